@@ -1,0 +1,51 @@
+#pragma once
+// One opened checkpoint, whatever its container: configuration under Hugging Face names, tensors under Hugging Face
+// names, bytes mapped from disk. GGUF is read by gguf.h and presented here; safetensors folders and dummy weights
+// implement the same class, so that models/ and runtime/ never learn where weights come from.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "io/config_map.h"
+#include "quant/format.h"
+
+namespace headrace::io {
+
+struct SourceTensor {
+  std::string name;            // the Hugging Face name: model.layers.0.self_attn.q_proj.weight
+  Format format = Format::f32;
+  std::vector<int64_t> shape;  // outermost first: a linear's weight is [out_features, in_features]
+  uint64_t bytes = 0;
+};
+
+class ModelSource {
+ public:
+  virtual ~ModelSource() = default;
+
+  // Opens a GGUF file. (Issue-sized additions: a Hugging Face folder, a hub name.) Errors: not_found, malformed,
+  // unsupported.
+  static Result<std::unique_ptr<ModelSource>> open(const std::string& path);
+  // A folder or file with a config.json and no weights: every tensor is random normal (mean 0, standard deviation
+  // 0.02; norms are 1 + noise), a function of (seed, name) alone, in `format`.
+  static Result<std::unique_ptr<ModelSource>> open_dummy(const std::string& path, uint64_t seed, Format format);
+
+  virtual const ConfigMap& config() const = 0;  // model_type, hidden_size, ... under their HF names
+  virtual std::span<const SourceTensor> tensors() const = 0;
+  virtual const SourceTensor* find(std::string_view name) const = 0;
+
+  // The raw bytes of `tensor` (rows of whole blocks, outermost dimension first). Valid until the source is destroyed.
+  // Dummy sources generate them in `scratch`. Thread-safe for different scratch vectors.
+  virtual Result<std::span<const std::byte>> bytes(const SourceTensor& tensor, std::vector<std::byte>& scratch) const = 0;
+  // Rows [begin, end) of `tensor` were packed elsewhere: their pages may leave memory.
+  virtual void drop(const SourceTensor& tensor) const = 0;
+
+  // What identifies the checkpoint for caches and /v1/models.
+  virtual const std::string& path() const = 0;
+};
+
+}  // namespace headrace::io

@@ -1,0 +1,42 @@
+#pragma once
+// From the bytes of successive tokens to text that may be shown: whole code points only, stop strings cut off.
+// One per choice of a request; not thread-safe.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headrace::text {
+
+class StreamDecoder {
+ public:
+  struct Options {
+    std::vector<std::string> stop;  // non-empty strings, UTF-8
+    bool include_stop = false;      // keep the stop string in the text
+  };
+  explicit StreamDecoder(Options options);
+
+  // Text that became certain with this token. Only an incomplete code point and a suffix that is a proper prefix of
+  // some stop string are held back. What can never become valid UTF-8 is sent as U+FFFD, one for each maximal
+  // ill-formed subpart. After a stop string was completed, further bytes are ignored.
+  std::string push(std::string_view bytes);
+  // At the end of the generation: the text still held back (a dangling code point as U+FFFD).
+  std::string finish();
+
+  bool stopped() const { return stopped_; }
+  // The stop string that ended the text.
+  const std::optional<std::string>& matched() const { return matched_; }
+
+ private:
+  std::string take_valid(bool at_end);
+  std::string release(std::string text, bool at_end);
+
+  Options options_;
+  std::string bytes_;  // an incomplete code point
+  std::string held_;   // decoded text that may turn into a stop string
+  std::optional<std::string> matched_;
+  bool stopped_ = false;
+};
+
+}  // namespace headrace::text
