@@ -2,6 +2,7 @@
 // From the bytes of successive tokens to text that may be shown: whole code points only, stop strings cut off.
 // One per choice of a request; not thread-safe.
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,12 +30,22 @@ class StreamDecoder {
   const std::optional<std::string>& matched() const { return matched_; }
 
  private:
-  std::string take_valid(bool at_end);
-  std::string release(std::string text, bool at_end);
+  // Knuth-Morris-Pratt, one per stop string: `matched` bytes of it end the text seen so far.
+  struct Matcher {
+    std::string word;
+    std::vector<size_t> fallback;  // [i]: the longest proper border of word's first i + 1 bytes
+    size_t matched = 0;
+    bool push(char c);  // true: the word ends here
+  };
 
-  Options options_;
+  std::string take_valid(std::string_view bytes, bool at_end);
+  std::string release(std::string_view text, bool at_end);
+
+  std::vector<Matcher> stops_;
+  bool include_stop_ = false;
   std::string bytes_;  // an incomplete code point
-  std::string held_;   // decoded text that may turn into a stop string
+  std::string held_;   // decoded text; from sent_ on it may turn into a stop string
+  size_t sent_ = 0;    // bytes of held_ that were given out
   std::optional<std::string> matched_;
   bool stopped_ = false;
 };
