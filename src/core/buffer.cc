@@ -1,0 +1,47 @@
+#include "core/buffer.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace headrace {
+namespace {
+constexpr uint64_t kHugePage = 2u << 20;
+}
+
+Buffer::~Buffer() {
+  if (data_ == nullptr) return;
+  munmap(data_, bytes_);
+  ledger_->release(account_, model_, bytes_);
+}
+
+void Buffer::swap(Buffer& other) noexcept {
+  std::swap(ledger_, other.ledger_);
+  std::swap(account_, other.account_);
+  std::swap(model_, other.model_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+}
+
+Result<Buffer> Buffer::allocate(MemoryLedger& ledger, Account account, std::string model, uint64_t bytes) {
+  Buffer buffer;
+  if (bytes == 0) return buffer;
+  HR_RETURN_IF_ERROR(ledger.charge(account, model, bytes));
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    ledger.release(account, model, bytes);
+    return error(Code::resource_exhausted, "{}: cannot allocate {} bytes: {}", account_name(account), bytes,
+                 std::strerror(errno));
+  }
+  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+  buffer.ledger_ = &ledger;
+  buffer.account_ = account;
+  buffer.model_ = std::move(model);
+  buffer.data_ = static_cast<std::byte*>(data);
+  buffer.bytes_ = bytes;
+  return buffer;
+}
+
+}  // namespace headrace

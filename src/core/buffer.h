@@ -1,0 +1,40 @@
+#pragma once
+// A long-lived block of host memory, page-aligned, zero-filled by the kernel on first touch, charged to a ledger for as
+// long as it lives. Large blocks ask for huge pages.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "core/memory_ledger.h"
+
+namespace headrace {
+
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Buffer();
+
+  // `ledger` must outlive the buffer. Errors: resource_exhausted.
+  static Result<Buffer> allocate(MemoryLedger& ledger, Account account, std::string model, uint64_t bytes);
+
+  std::byte* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  void swap(Buffer& other) noexcept;
+
+  MemoryLedger* ledger_ = nullptr;
+  Account account_ = Account::arena;
+  std::string model_;
+  std::byte* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace headrace

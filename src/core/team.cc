@@ -1,0 +1,42 @@
+#include "core/team.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace headrace {
+namespace {
+
+// About 20 us on a 3 GHz core: longer than a kernel's imbalance, shorter than a scheduling quantum.
+constexpr int kSpins = 2000;
+
+inline void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+}  // namespace
+
+void Team::barrier() {
+  TeamState& state = *state_;
+  if (state.size == 1) {
+    state.next_tile.store(0, std::memory_order_relaxed);
+    return;
+  }
+  const uint32_t generation = state.generation.load(std::memory_order_acquire);
+  if (state.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == state.size) {
+    state.arrived.store(0, std::memory_order_relaxed);
+    state.next_tile.store(0, std::memory_order_relaxed);
+    state.generation.store(generation + 1, std::memory_order_release);
+    state.generation.notify_all();
+    return;
+  }
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (state.generation.load(std::memory_order_acquire) != generation) return;
+    pause();
+  }
+  while (state.generation.load(std::memory_order_acquire) == generation) state.generation.wait(generation);
+}
+
+}  // namespace headrace

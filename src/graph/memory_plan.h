@@ -1,0 +1,27 @@
+#pragma once
+// Where each computed value lives in the arena, for one bucket (every symbol at a bound). Frozen: offsets do not depend on
+// the step. Planning a language model takes about a millisecond.
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace headrace {
+
+inline constexpr int64_t kArenaAlignment = 64;
+
+struct MemoryPlan {
+  std::vector<int64_t> value_offset;    // by value id; -1: no storage of its own (inputs, weights, states, views)
+  std::vector<ValueId> storage_of;      // by value id: whose storage it uses (itself, a view's base, an in-place input)
+  std::vector<int64_t> scratch_offset;  // by node id; -1: none
+  int64_t arena_bytes = 0;              // the planned peak
+  int64_t live_set_bound = 0;           // the largest sum of bytes alive at one node: no plan can be smaller
+  int64_t naive_bytes = 0;              // every value and scratch in a place of its own
+};
+
+// `scratch_bytes[node]`: what the selected kernel of each node needs under these bindings. In-place pairs of ops are used
+// where the input dies at that node; views share their base's storage and keep it alive. Inputs are never overwritten.
+MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::vector<int64_t>& scratch_bytes);
+
+}  // namespace headrace

@@ -1,0 +1,65 @@
+#pragma once
+// A model family is one short file that builds its programs as graphs from a configuration; models.def lists the
+// families by Hugging Face `model_type`. It names no device, dtype, quantization format, rank or KV layout.
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "graph/graph.h"
+#include "graph/passes.h"
+#include "io/config_map.h"
+
+namespace headrace::models {
+
+// Bounds of the symbols of a step program.
+struct StepLimits {
+  int64_t max_tokens = 512;      // T: tokens of one step
+  int64_t max_seqs = 16;         // S, and R: rows that want logits
+  int64_t max_blocks = 512;      // B: KV blocks of one sequence, a column count of the block table
+  int64_t num_slots = 17;        // sequences that may be alive: the length of the last-token state
+};
+
+// The format and shape of a checkpoint tensor, by Hugging Face name; null when the checkpoint lacks it.
+struct TensorInfo {
+  Format format;
+  std::vector<int64_t> shape;
+};
+using TensorLookup = std::function<const TensorInfo*(std::string_view name)>;
+
+struct BuildContext {
+  const io::ConfigMap& config;
+  TensorLookup lookup;
+  DtypePolicy policy;
+  StepLimits limits;
+};
+
+// One layer's KV, in layer order. Equal specs form a group.
+struct ModelInfo {
+  std::string model_type;
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t num_layers = 0;
+  int64_t max_position_embeddings = 0;  // the context that the model was trained for
+  std::vector<KvSpec> layer_kv;
+  std::vector<int32_t> eos_token_ids;   // from the configuration; may be empty
+  double num_parameters = 0;            // counted from the weights of the step program
+};
+
+struct ModelFamily {
+  std::string_view model_type;
+  Result<ModelInfo> (*info)(const BuildContext& context);
+  // The `step` program. Inputs carry the names of StepPlan's fields (see runtime/step_plan.h); outputs are "tokens"
+  // i32 [R], "logits" f32 [R, vocab] and, by name, "hidden.N".
+  Result<Graph> (*build_step)(const BuildContext& context);
+};
+
+// Errors: unsupported for an unknown model_type; the message lists those that are known.
+Result<const ModelFamily*> find_family(std::string_view model_type);
+std::span<const ModelFamily* const> all_families();
+
+}  // namespace headrace::models

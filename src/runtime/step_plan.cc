@@ -1,0 +1,71 @@
+#include "runtime/step_plan.h"
+
+namespace headrace::runtime {
+namespace {
+
+constexpr uint64_t kFieldAlignment = 64;
+
+constexpr uint64_t align_up(uint64_t bytes) { return (bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment; }
+
+int64_t elements_of(StepField field, const StepCounts& c) {
+  switch (field) {
+    case StepField::token_src:
+    case StepField::positions: return c.tokens;
+    case StepField::query_start: return int64_t{c.seqs} + 1;
+    case StepField::context_len: return c.seqs;
+    case StepField::kv_slot: return int64_t{c.groups} * c.tokens;
+    case StepField::block_table: return int64_t{c.groups} * c.seqs * c.blocks;
+    default: return c.logit_rows;
+  }
+}
+
+// Fills the offsets and the size of the block for its counts.
+void lay_out(StepHeader& header) {
+  uint64_t offset = align_up(sizeof(StepHeader));
+  for (int i = 0; i < kNumStepFields; ++i) {
+    header.offsets[i] = offset;
+    offset = align_up(offset + uint64_t(elements_of(static_cast<StepField>(i), header.counts)) * 4);
+  }
+  header.bytes = offset;
+}
+
+}  // namespace
+
+const char* step_field_name(StepField field) {
+  constexpr const char* names[kNumStepFields] = {
+      "token_src", "positions", "query_start", "context_len", "logit_rows", "sample_slot", "temperature", "top_p",
+      "min_p", "top_k", "seed_lo", "seed_hi", "stream", "sample_pos", "kv_slot", "block_table"};
+  return names[static_cast<int>(field)];
+}
+
+void StepPlan::reset(uint64_t step, const StepCounts& counts, uint32_t flags, int32_t bucket_tokens) {
+  StepHeader header;
+  header.step = step;
+  header.counts = counts;
+  header.flags = flags;
+  header.bucket_tokens = bucket_tokens;
+  lay_out(header);
+  const size_t words = header.bytes / sizeof(uint64_t);
+  if (block_.size() < words) block_.resize(words);
+  std::memset(block_.data(), 0, header.bytes);
+  std::memcpy(block_.data(), &header, sizeof header);
+}
+
+int64_t StepPlan::field_elements(StepField field) const { return elements_of(field, header().counts); }
+
+bool StepPlan::valid(std::span<const std::byte> block) {
+  StepHeader header;
+  if (block.size() < sizeof header) return false;
+  std::memcpy(&header, block.data(), sizeof header);
+  const StepCounts& c = header.counts;
+  constexpr int32_t kMaxCount = 1 << 24;
+  for (const int32_t count : {c.tokens, c.seqs, c.logit_rows, c.groups, c.blocks}) {
+    if (count < 0 || count > kMaxCount) return false;
+  }
+  StepHeader expected = header;
+  lay_out(expected);
+  return expected.bytes == header.bytes && header.bytes == block.size() &&
+         std::memcmp(expected.offsets, header.offsets, sizeof header.offsets) == 0;
+}
+
+}  // namespace headrace::runtime
