@@ -1,0 +1,44 @@
+#pragma once
+// kv_write(k f32 [T, kv_heads * head_dim], v f32 [T, kv_heads * head_dim], kv_slot i32 [T], kv state) -> (nothing)
+// Stores row t at block kv_slot[t] / 16, place kv_slot[t] % 16, rounded to the pool's dtype. k and v may be strided.
+//
+// attention(q f32 [T, heads * head_dim], kv state, query_start i32 [S+1], context_len i32 [S], block_table i32 [S, B])
+//   -> f32 [T, heads * head_dim]
+// Causal attention over the paged cache. Sequence s owns query rows [query_start[s], query_start[s+1]); its last query stands
+// at position context_len[s] - 1; query position p sees keys max(0, p - window + 1) .. p. Head h reads kv head
+// h * kv_heads / heads. softcap c: c * tanh(score / c) before the mask. sinks: one more logit per head in the softmax.
+//
+// attention_ragged(q, k, v f32 [T, ...], query_start i32 [S+1]) -> f32 [T, heads * head_dim]
+// The same without a cache: keys and values are the sequence's own rows; causal or bidirectional (encoders, embedders).
+//
+// Numerics: keys are taken in chunks at absolute multiples of kAttentionChunk; each chunk gives (maximum, sum, weighted
+// values); chunks are merged in rising order. So a row's bits do not depend on batch, chunked prefill or split.
+// Online softmax: Milakov & Gimelshein 2018; Dao et al. 2022 (arXiv:2205.14135).
+
+#include "ops/op.h"
+
+namespace headrace::ops {
+inline constexpr int kAttentionChunk = 256;
+
+struct AttentionAttrs {
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  float scale = 0.0f;    // multiplies q . k
+  int32_t window = 0;    // 0: all
+  float softcap = 0.0f;  // 0: off
+  bool causal = true;    // attention_ragged only
+  std::vector<float> sinks;  // empty, or one per head
+  bool operator==(const AttentionAttrs&) const = default;
+  std::string describe() const;
+};
+struct KvWriteAttrs {
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  bool operator==(const KvWriteAttrs&) const = default;
+  std::string describe() const;
+};
+extern const Op kv_write;
+extern const Op attention;
+extern const Op attention_ragged;
+}  // namespace headrace::ops
