@@ -39,4 +39,8 @@ std::optional<Format> format_from_name(std::string_view name);
 // Bytes of `elements` in `format`. Errors: malformed when elements is not a whole number of blocks or overflows.
 Result<uint64_t> format_bytes(Format format, uint64_t elements);
 
+// Refuses blocks whose scales (or, in plain floats, values) are NaN or infinite: one such weight makes every later
+// number NaN. Run once, at packing time; the caller adds the tensor's name. Errors: malformed, naming the block.
+Status check_finite_blocks(Format format, std::span<const std::byte> bytes);
+
 }  // namespace headrace
