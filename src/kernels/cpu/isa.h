@@ -1,8 +1,10 @@
 #pragma once
 // Every kernel source is compiled once per instruction set, with that set's compiler flags and one of HEADRACE_ISA_GENERIC,
 // HEADRACE_ISA_AVX2, HEADRACE_ISA_AVX512 defined. All that it defines stands in namespace headrace::HR_ISA, so that
-// code built for one set is never linked into another; tools/check_isa_symbols.py proves it on the objects (no weak symbols).
-// For the same reason kernels call no std:: templates that may be emitted out of line.
+// code built for one set is never linked into another; tools/check_isa_symbols.py proves it on the objects (no weak symbols
+// besides type information). For the same reason kernels call no std:: templates that may be emitted out of line.
+
+#include "ops/kernel_lists.h"
 
 #if defined(HEADRACE_ISA_AVX512)
 #define HR_ISA avx512
@@ -12,14 +14,11 @@
 #define HR_ISA generic
 #endif
 
-#include "ops/op.h"
+// Opens and closes the namespace of the instruction set that is being compiled.
+#define HR_BEGIN_KERNELS namespace headrace { namespace HR_ISA {
+#define HR_END_KERNELS } }
 
-namespace headrace {
-// What a kernel source exports for one op: HR_KERNELS(rms_norm) = {Kernel{...}, ...};
-struct KernelList {
-  const Kernel* begin;
-  int count;
-};
+HR_BEGIN_KERNELS
 inline constexpr Isa kIsa =
 #if defined(HEADRACE_ISA_AVX512)
     Isa::avx512;
@@ -28,4 +27,4 @@ inline constexpr Isa kIsa =
 #else
     Isa::generic;
 #endif
-}  // namespace headrace
+HR_END_KERNELS
