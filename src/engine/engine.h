@@ -1,0 +1,59 @@
+#pragma once
+// The serving engine: continuous batching over a paged KV cache. Requests go through a queue to one engine thread, which
+// schedules, submits step plans to the model runner and hands out events. All public functions are thread-safe.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/status.h"
+#include "engine/config.h"
+#include "engine/request.h"
+#include "runtime/model_runner.h"
+
+namespace headrace::engine {
+
+struct EngineStats {
+  uint64_t requests_waiting = 0, requests_running = 0;
+  uint64_t requests_finished = 0, requests_aborted = 0, requests_failed = 0, requests_rejected = 0;
+  uint64_t prompt_tokens = 0, generation_tokens = 0, preemptions = 0, steps = 0;
+  uint64_t kv_blocks_total = 0, kv_blocks_used = 0;  // over all groups, block 0 of each left out
+  uint64_t prefix_hit_tokens = 0, prefix_query_tokens = 0;
+};
+
+// Called on the engine thread for every step and every finished request (metrics). Must return at once.
+class EngineObserver {
+ public:
+  virtual ~EngineObserver() = default;
+  virtual void on_step(double seconds, int tokens, int seqs) = 0;
+  virtual void on_finish(const RequestTiming& timing, FinishReason reason) = 0;
+};
+
+class Engine {
+ public:
+  // Starts the engine thread. `eos_ids` end a choice unless its request ignores them.
+  Engine(std::unique_ptr<runtime::ModelRunner> runner, const EngineConfig& config, std::vector<int32_t> eos_ids);
+  ~Engine();  // shutdown()
+
+  // Errors: invalid_argument (empty prompt, an id outside the vocabulary, a parameter out of range, prompt + 1 over the
+  // context: the message says both lengths), resource_exhausted (queue full, or more KV than the whole pool), unavailable
+  // (shutting down). max_tokens is cut to what the context has left.
+  Result<RequestId> submit(Request request, std::shared_ptr<EventSink> sink);
+  // The request ends with FinishReason::abort at the next step boundary. Unknown ids are ignored.
+  void abort(RequestId id);
+
+  EngineStats stats() const;
+  const runtime::RunnerLimits& limits() const;
+  runtime::RunnerMemory memory() const;
+  void set_observer(std::shared_ptr<EngineObserver> observer);
+
+  // Finishes nothing more: running requests end with abort, later ones are refused. Idempotent.
+  void shutdown();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace::engine

@@ -1,0 +1,83 @@
+#pragma once
+// What a caller asks of the engine and what it hears back.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace headrace::engine {
+
+using RequestId = uint64_t;
+
+struct SamplingParams {
+  float temperature = 1.0f;  // 0: arg-max
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  int32_t top_k = 0;         // 0: off
+  uint64_t seed = 0;
+};
+
+enum class RequestKind : uint8_t { generate, embed, score, transcribe, infer };
+
+struct Request {
+  RequestKind kind = RequestKind::generate;
+  std::vector<int32_t> prompt;            // at least one id, all in the vocabulary
+  int32_t max_tokens = 16;                // at least 1
+  int32_t n = 1;                          // choices; the prompt's KV is shared
+  SamplingParams sampling;
+  std::vector<int32_t> stop_token_ids;    // end the choice; the model's EOS ids are added unless ignore_eos
+  bool ignore_eos = false;
+  bool want_logits = false;               // events carry the logits of every sampled position
+  int32_t priority = 0;                   // lower runs first; equal ones in order of arrival
+};
+
+enum class FinishReason : uint8_t { none, stop, length, abort, error };
+const char* finish_reason_name(FinishReason reason);  // "stop", "length", ...
+
+// When a request passed each point; docs/metrics.md defines the figures made of them.
+struct RequestTiming {
+  TimePoint arrived;      // submit() was entered
+  TimePoint scheduled;    // its first token was planned
+  TimePoint first_token;  // the step that sampled its first token returned
+  TimePoint last_token;
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;      // of them, found in the prefix cache
+  int32_t completion_tokens = 0;  // over all choices
+
+  double ttft_ms() const { return ms_between(arrived, first_token); }
+  // Mean time between tokens after the first; 0 with fewer than two tokens of one choice.
+  double tpot_ms() const {
+    return completion_tokens < 2 ? 0.0 : ms_between(first_token, last_token) / (completion_tokens - 1);
+  }
+  // Completion tokens over the time from arrival to the last token.
+  double tokens_per_s() const {
+    const double seconds = seconds_between(arrived, last_token);
+    return seconds > 0 ? completion_tokens / seconds : 0.0;
+  }
+};
+
+struct Event {
+  RequestId request = 0;
+  int32_t choice = 0;
+  std::vector<int32_t> tokens;         // new ids of this choice; the end-of-sequence id that stopped it is not among them
+  std::vector<float> logits;           // want_logits: [tokens][vocab], the stopping token's row included
+  FinishReason finish = FinishReason::none;  // set on the choice's last event
+  bool last = false;                   // no further event of this request follows
+  Status status;                       // not ok with FinishReason::error
+  RequestTiming timing;                // complete when `last`
+};
+
+// Hears the events of one request, on the engine thread, in order: it must return at once (post to a queue or a strand).
+// The engine holds the sink until the event with `last`.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  virtual void on_event(Event event) = 0;
+};
+
+}  // namespace headrace::engine

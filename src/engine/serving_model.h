@@ -1,0 +1,68 @@
+#pragma once
+// A checkpoint made ready to answer: weights on their device, tokenizer, chat template and engine. What `run`, `serve` and
+// `bench` open. Thread-safe after open().
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "core/device.h"
+#include "engine/config.h"
+#include "engine/engine.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace headrace::engine {
+
+struct ServingOptions {
+  EngineConfig config;
+  bool exact = false;             // float32 activations and KV
+  std::vector<std::string> skip_passes;
+  Isa isa = detect_isa();
+  bool dummy_weights = false;     // a config.json alone; the seed is 0
+  // Called from the opening thread with the fraction of weights packed, in [0, 1]; may be null.
+  std::function<void(double fraction, std::string_view what)> progress;
+};
+
+struct ModelCard {
+  std::string id;           // file or folder name without its ending: what /v1/models lists
+  std::string path;
+  std::string model_type;
+  int64_t vocab_size = 0;
+  int64_t max_context = 0;
+  double num_parameters = 0;
+  uint64_t weight_bytes = 0;        // as packed: what one decode step reads at least
+  double flops_per_token = 0;       // of the step program's matrix products, context 0
+  uint64_t kv_bytes_per_token = 0;
+  double load_seconds = 0;
+};
+
+class ServingModel {
+ public:
+  static Result<std::unique_ptr<ServingModel>> open(const std::string& path, const ServingOptions& options);
+  ~ServingModel();
+
+  const ModelCard& card() const { return card_; }
+  bool has_tokenizer() const { return tokenizer_ != nullptr; }
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  bool has_chat_template() const { return chat_template_ != nullptr; }
+  Engine& engine() { return *engine_; }
+
+  // `messages_json`: an array of {role, content, ...}; `extra_json`: an object of further template variables or "".
+  // Special tokens inside messages stay text. Errors: those of ChatTemplate and Tokenizer; unsupported without a template.
+  Result<std::vector<int32_t>> encode_chat(std::string_view messages_json, std::string_view extra_json = {}) const;
+  // A raw prompt: special tokens in the text are recognised.
+  Result<std::vector<int32_t>> encode_raw(std::string_view prompt) const;
+
+ private:
+  ServingModel() = default;
+  ModelCard card_;
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::unique_ptr<text::ChatTemplate> chat_template_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace headrace::engine
