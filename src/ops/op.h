@@ -135,13 +135,17 @@ struct Kernel {
   Isa isa = Isa::generic;               // the least level that runs it (CPU)
   int priority = 0;                     // the highest supported one is taken
   bool row_invariant = true;            // a row's bits depend on that row's inputs alone: the driver proves it
-  WeightLayout layout = WeightLayout::row_major;  // how it wants its weight inputs
+  WeightLayout layout = WeightLayout::row_major;  // how it wants its matrices; vectors always come as dense_f32
   // Types it computes; null: all that infer() accepts.
   bool (*supports)(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) = nullptr;
   // Upper bound for the sizes given; null: none.
   size_t (*scratch_bytes)(const NodeSizes& sizes, int team_size) = nullptr;
   // Runs on every member of the team. Sizes come from the views: a row count of 0 is valid. No allocation, no errors.
   void (*run)(const StepContext& step, const NodeArgs& args, Team& team) = nullptr;
+
+  WeightLayout layout_of(const ValueType& weight) const {
+    return weight.shape.rank() == 1 ? WeightLayout::dense_f32 : layout;
+  }
 };
 
 // ---- what the op is --------------------------------------------------------------------------------------------

@@ -1,0 +1,22 @@
+#include "runtime/device_queue.h"
+
+namespace headrace::runtime {
+
+Result<std::shared_ptr<DeviceQueue>> DeviceQueue::cpu(int threads, uint64_t memory_limit) {
+  static std::mutex mutex;
+  static std::weak_ptr<DeviceQueue> instance;
+  const std::lock_guard lock(mutex);
+  const int wanted = threads > 0 ? threads : usable_cpus();
+  if (auto queue = instance.lock()) {
+    if (queue->threads() == wanted && queue->ledger().limit() == memory_limit) return queue;
+    return error(Code::invalid_argument,
+                 "threads and memory belong to the process: it runs {} threads with a limit of {} bytes, a second model "
+                 "asked for {} and {}",
+                 queue->threads(), queue->ledger().limit(), wanted, memory_limit);
+  }
+  auto queue = std::make_shared<DeviceQueue>(wanted, memory_limit);
+  instance = queue;
+  return queue;
+}
+
+}  // namespace headrace::runtime

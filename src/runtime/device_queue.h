@@ -1,0 +1,40 @@
+#pragma once
+// One per device and process: the order in which steps of all engines run there. On the CPU it leases the one thread team;
+// a lease lasts a step, so that two models share the cores by turns and never oversubscribe them.
+
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "base/status.h"
+#include "core/device.h"
+#include "core/memory_ledger.h"
+#include "runtime/thread_team.h"
+
+namespace headrace::runtime {
+
+class DeviceQueue {
+ public:
+  // A queue of its own, for tests and benches. `memory_limit` 0: none.
+  DeviceQueue(int threads, uint64_t memory_limit) : team_(threads), ledger_(memory_limit) {}
+
+  // The process's queue for the CPU, made at the first call. threads 0: usable_cpus(). Errors: invalid_argument when the
+  // process already runs another number of threads or another limit.
+  static Result<std::shared_ptr<DeviceQueue>> cpu(int threads, uint64_t memory_limit);
+
+  int threads() const { return team_.size(); }
+  MemoryLedger& ledger() { return ledger_; }
+
+  // Waits for its turn, runs `work` on every thread of the team, returns when all are done.
+  void run(const std::function<void(Team&)>& work) {
+    const std::lock_guard lease(mutex_);
+    team_.run(work);
+  }
+
+ private:
+  std::mutex mutex_;
+  ThreadTeam team_;  // used under mutex_
+  MemoryLedger ledger_;
+};
+
+}  // namespace headrace::runtime

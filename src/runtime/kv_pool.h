@@ -1,0 +1,34 @@
+#pragma once
+// The paged KV cache of one model on one device: per group a number of blocks, each with room for every layer of the group.
+// It owns bytes only; which block belongs to whom is engine/block_manager.h's business.
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "core/buffer.h"
+#include "core/kv_view.h"
+
+namespace headrace::runtime {
+
+class KvPool {
+ public:
+  struct GroupSpec {
+    KvSpec spec;
+    int32_t num_layers = 0;
+    int32_t num_blocks = 0;
+  };
+  // Memory is reserved now and touched as blocks are used. Errors: resource_exhausted.
+  static Result<KvPool> create(MemoryLedger& ledger, std::string model, std::vector<GroupSpec> groups);
+
+  // Layer `index` within its group.
+  KvView layer(int group, int index) const;
+  const std::vector<GroupSpec>& groups() const { return groups_; }
+  uint64_t bytes() const;
+
+ private:
+  std::vector<GroupSpec> groups_;
+  std::vector<Buffer> buffers_;  // one per group: [layers][blocks][keys, values]
+};
+
+}  // namespace headrace::runtime

@@ -1,0 +1,174 @@
+#include "runtime/program.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace headrace::runtime {
+
+Result<std::unique_ptr<Program>> Program::create(Graph graph, const KernelTarget& target, int team_size) {
+  std::unique_ptr<Program> program(new Program(std::move(graph), target, team_size));
+  HR_RETURN_IF_ERROR(program->choose_kernels());
+  HR_RETURN_IF_ERROR(program->place_constants());
+  program->args_.resize(program->graph_.values.size());
+  for (size_t id = 0; id < program->graph_.values.size(); ++id) {
+    const Value& value = program->graph_.values[id];
+    if (value.role != ValueRole::constant) continue;
+    program->args_[id].tensor =
+        contiguous_view(program->constants_[id].data(), value.type.dtype, value.type.shape, Bindings());
+  }
+  return program;
+}
+
+Status Program::choose_kernels() {
+  kernels_.assign(graph_.nodes.size(), nullptr);
+  for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const Node& node = graph_.nodes[id];
+    if (node.op->effects.view) continue;
+    auto kernel = select_kernel(*node.op, graph_.input_types(node), graph_.output_types(node), node.attrs, target_);
+    if (!kernel) return kernel.error().with_context(node.name);
+    kernels_[id] = *kernel;
+  }
+  return Status();
+}
+
+Status Program::place_constants() {
+  constants_.resize(graph_.values.size());
+  for (size_t id = 0; id < graph_.values.size(); ++id) {
+    const Value& value = graph_.values[id];
+    if (value.role != ValueRole::constant) continue;
+    constants_[id].resize(value.constant.size());
+    for (size_t i = 0; i < value.constant.size(); ++i) {
+      if (value.type.dtype == DType::f32) {
+        constants_[id][i] = static_cast<float>(value.constant[i]);
+      } else if (value.type.dtype == DType::i32) {
+        const int32_t number = static_cast<int32_t>(value.constant[i]);
+        std::memcpy(&constants_[id][i], &number, sizeof number);
+      } else {
+        return make_status(Code::internal, "constant {}: dtype {} has no storage", value.name,
+                           dtype_name(value.type.dtype));
+      }
+    }
+  }
+  return Status();
+}
+
+std::vector<WeightRequest> Program::weight_requests() const {
+  std::vector<WeightRequest> requests;
+  for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+    for (const ValueId input : graph_.nodes[id].inputs) {
+      if (input == kNone || graph_.values[input].role != ValueRole::weight) continue;
+      requests.push_back({graph_.values[input].recipe, kernels_[id]->layout_of(graph_.values[input].type)});
+    }
+  }
+  return requests;
+}
+
+Status Program::bind_weights(const WeightStore& store) {
+  for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+    for (const ValueId input : graph_.nodes[id].inputs) {
+      if (input == kNone || graph_.values[input].role != ValueRole::weight) continue;
+      const WeightView view =
+          store.view(graph_.values[input].recipe, kernels_[id]->layout_of(graph_.values[input].type));
+      // One value, one layout: two kernels that want different layouts of a weight read two values in the graph.
+      if (args_[input].weight.data != nullptr && args_[input].weight.data != view.data) {
+        return make_status(Code::internal, "weight {}: its readers want different layouts", graph_.values[input].name);
+      }
+      args_[input].weight = view;
+    }
+  }
+  return Status();
+}
+
+void Program::bind_state(ValueId value, const Arg& arg) {
+  CHECK(graph_.values[value].role == ValueRole::state);
+  args_[value] = arg;
+}
+
+void Program::bind_arena(std::byte* arena, int64_t bytes) {
+  arena_ = arena;
+  arena_bytes_ = bytes;
+}
+
+const MemoryPlan& Program::plan_for(const Bindings& bucket) {
+  for (const auto& [bindings, plan] : plans_) {
+    if (bindings == bucket) return *plan;
+  }
+  std::vector<int64_t> scratch(graph_.nodes.size(), 0);
+  for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const Kernel* kernel = kernels_[id];
+    if (kernel == nullptr || kernel->scratch_bytes == nullptr) continue;
+    const Node& node = graph_.nodes[id];
+    const std::vector<ValueType> inputs = graph_.input_types(node);
+    const std::vector<ValueType> outputs = graph_.output_types(node);
+    scratch[id] = int64_t(kernel->scratch_bytes({inputs, outputs, node.attrs, bucket}, team_size_));
+  }
+  plans_.emplace_back(bucket, std::make_unique<MemoryPlan>(plan_memory(graph_, bucket, scratch)));
+  return *plans_.back().second;
+}
+
+void Program::resolve(const MemoryPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs) {
+  CHECK(plan.arena_bytes <= arena_bytes_);
+  for (size_t id = 0; id < graph_.values.size(); ++id) {
+    const Value& value = graph_.values[id];
+    if (value.role == ValueRole::input) {
+      args_[id].tensor = contiguous_view(inputs[id], value.type.dtype, value.type.shape, sizes);
+    }
+  }
+  size_t total = 0;
+  for (const Node& node : graph_.nodes) total += node.inputs.size() + node.outputs.size();
+  call_args_.clear();
+  call_args_.reserve(total);  // spans into it stay valid
+  calls_.clear();
+  for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const Node& node = graph_.nodes[id];
+    for (const ValueId output : node.outputs) {
+      if (node.op->effects.view) {
+        args_[output].tensor = node.op->view(node.attrs, args_[node.inputs[0]].tensor);
+      } else {
+        const Value& value = graph_.values[output];
+        const ValueId storage = plan.storage_of[output];
+        args_[output].tensor =
+            contiguous_view(arena_ + plan.value_offset[storage], value.type.dtype, value.type.shape, sizes);
+      }
+    }
+    if (node.op->effects.view) continue;
+    const size_t begin = call_args_.size();
+    for (const ValueId input : node.inputs) call_args_.push_back(input == kNone ? Arg() : args_[input]);
+    const size_t middle = call_args_.size();
+    for (const ValueId output : node.outputs) call_args_.push_back(args_[output]);
+    const Arg* base = call_args_.data();
+    std::byte* scratch = plan.scratch_offset[id] < 0 ? nullptr : arena_ + plan.scratch_offset[id];
+    calls_.push_back({kernels_[id],
+                      NodeArgs{{base + begin, middle - begin},
+                               {base + middle, call_args_.size() - middle},
+                               node.attrs,
+                               scratch},
+                      static_cast<NodeId>(id)});
+  }
+  resolved_plan_ = &plan;
+  resolved_sizes_ = sizes;
+  resolved_inputs_ = inputs;
+}
+
+void Program::run(DeviceQueue& queue, const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs,
+                  const StepContext& step, std::vector<double>* node_seconds) {
+  const MemoryPlan& plan = plan_for(bucket);
+  if (resolved_plan_ != &plan || !(resolved_sizes_ == sizes) || resolved_inputs_ != inputs) {
+    resolve(plan, sizes, inputs);
+  }
+  if (node_seconds != nullptr) node_seconds->assign(graph_.nodes.size(), 0.0);
+  queue.run([&](Team& team) {
+    for (const Call& call : calls_) {
+      const TimePoint start = node_seconds != nullptr && team.rank() == 0 ? Clock::now() : TimePoint();
+      call.kernel->run(step, call.args, team);
+      team.barrier();
+      if (node_seconds != nullptr && team.rank() == 0) {
+        (*node_seconds)[call.node] = seconds_between(start, Clock::now());
+      }
+    }
+  });
+}
+
+}  // namespace headrace::runtime

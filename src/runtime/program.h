@@ -1,0 +1,77 @@
+#pragma once
+// A graph made runnable on one device: a kernel per node, weights and constants in place, a memory plan per bucket of token
+// counts. Immutable after create() but for the lazy plans; run() is called by one thread at a time.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "core/buffer.h"
+#include "graph/graph.h"
+#include "graph/memory_plan.h"
+#include "ops/op_table.h"
+#include "runtime/weight_store.h"
+
+namespace headrace::runtime {
+
+class Program {
+ public:
+  // Chooses kernels and lists the weights; nothing is packed yet. Errors: unsupported when a node has no kernel.
+  static Result<std::unique_ptr<Program>> create(Graph graph, const KernelTarget& target, int team_size);
+
+  const Graph& graph() const { return graph_; }
+  const std::vector<const Kernel*>& kernels() const { return kernels_; }  // by node id; null for views
+  std::vector<WeightRequest> weight_requests() const;
+
+  // The plan of a bucket: made at the first call, kept. The reference lives as long as the program.
+  const MemoryPlan& plan_for(const Bindings& bucket);
+
+  // Binds what lives from step to step. Call once, before run().
+  Status bind_weights(const WeightStore& store);
+  void bind_state(ValueId value, const Arg& arg);
+  void bind_arena(std::byte* arena, int64_t bytes);
+
+  // Runs every node on the queue's team. `inputs[value]` holds the data of each input value; `sizes` the symbols' values,
+  // each at most the bucket's. Resolved arguments are reused while sizes, bucket and input addresses stay the same.
+  // `node_seconds`, when given, receives the seconds each node took on member 0.
+  void run(DeviceQueue& queue, const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs,
+           const StepContext& step, std::vector<double>* node_seconds = nullptr);
+
+  // A computed value or input of the last run.
+  const TensorView& tensor(ValueId value) const { return args_[value].tensor; }
+
+ private:
+  Program(Graph graph, KernelTarget target, int team_size)
+      : graph_(std::move(graph)), target_(target), team_size_(team_size) {}
+  Status choose_kernels();
+  Status place_constants();
+  void resolve(const MemoryPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs);
+
+  struct Call {
+    const Kernel* kernel;
+    NodeArgs args;
+    NodeId node;
+  };
+
+  Graph graph_;
+  KernelTarget target_;
+  int team_size_;
+  std::vector<const Kernel*> kernels_;
+  std::vector<std::vector<float>> constants_;  // bytes of constant values, by value id
+  std::vector<std::pair<Bindings, std::unique_ptr<MemoryPlan>>> plans_;
+  std::byte* arena_ = nullptr;
+  int64_t arena_bytes_ = 0;
+
+  // The resolved step.
+  std::vector<Arg> args_;       // by value id
+  std::vector<Arg> call_args_;  // inputs and outputs of every call, in order
+  std::vector<Call> calls_;
+  const MemoryPlan* resolved_plan_ = nullptr;
+  Bindings resolved_sizes_;
+  std::vector<void*> resolved_inputs_;
+};
+
+}  // namespace headrace::runtime

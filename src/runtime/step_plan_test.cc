@@ -1,0 +1,52 @@
+#include "runtime/step_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace headrace::runtime {
+namespace {
+
+TEST(StepPlan, IsOneFlatBlockThatSurvivesACopy) {
+  StepPlan plan;
+  plan.reset(7, {.tokens = 5, .seqs = 2, .logit_rows = 2, .groups = 2, .blocks = 3});
+  plan.ints(StepField::query_start)[1] = 4;
+  plan.kv_slots(1)[4] = 99;
+  plan.block_row(1, 1)[2] = 42;
+  const std::vector<std::byte> copy(plan.block().begin(), plan.block().end());
+  ASSERT_TRUE(StepPlan::valid(copy));
+  const auto* header = reinterpret_cast<const StepHeader*>(copy.data());
+  const auto* table = reinterpret_cast<const int32_t*>(copy.data() + header->offsets[int(StepField::block_table)]);
+  EXPECT_EQ(table[(1 * 2 + 1) * 3 + 2], 42);
+  EXPECT_EQ(plan.ints(StepField::kv_slot)[5 + 4], 99);
+  for (const uint64_t offset : header->offsets) EXPECT_EQ(offset % 64, 0u);
+}
+
+TEST(StepPlan, ReuseClearsWhatTheLastStepWrote) {
+  StepPlan plan;
+  plan.reset(1, {.tokens = 64, .seqs = 4, .logit_rows = 4, .groups = 1, .blocks = 8});
+  for (int32_t& x : plan.ints(StepField::block_table)) x = -5;
+  plan.reset(2, {.tokens = 3, .seqs = 3, .logit_rows = 3, .groups = 1, .blocks = 8});
+  for (const int32_t x : plan.ints(StepField::block_table)) EXPECT_EQ(x, 0);
+}
+
+TEST(StepPlan, ABlockWithWrongOffsetsOrCountsIsRefused) {
+  StepPlan plan;
+  plan.reset(1, {.tokens = 4, .seqs = 1, .logit_rows = 1, .groups = 1, .blocks = 1});
+  std::vector<std::byte> copy(plan.block().begin(), plan.block().end());
+  auto* header = reinterpret_cast<StepHeader*>(copy.data());
+  const StepHeader good = *header;
+  header->offsets[3] += 64;
+  EXPECT_FALSE(StepPlan::valid(copy));
+  *header = good;
+  header->counts.tokens = 1 << 30;
+  EXPECT_FALSE(StepPlan::valid(copy));
+  *header = good;
+  header->counts.seqs = -1;
+  EXPECT_FALSE(StepPlan::valid(copy));
+  *header = good;
+  EXPECT_TRUE(StepPlan::valid(copy));
+  EXPECT_FALSE(StepPlan::valid(std::span(copy).first(copy.size() - 1)));
+  EXPECT_FALSE(StepPlan::valid({}));
+}
+
+}  // namespace
+}  // namespace headrace::runtime
