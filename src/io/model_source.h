@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "io/config_map.h"
+#include "io/vocab_metadata.h"
 #include "quant/format.h"
 
 namespace headrace::io {
@@ -43,6 +44,10 @@ class ModelSource {
   virtual Result<std::span<const std::byte>> bytes(const SourceTensor& tensor, std::vector<std::byte>& scratch) const = 0;
   // Rows [begin, end) of `tensor` were packed elsewhere: their pages may leave memory.
   virtual void drop(const SourceTensor& tensor) const = 0;
+
+  // The vocabulary that the file itself carries. Errors: not_found where it lies elsewhere (a tokenizer.json beside the
+  // weights, or nowhere for dummy weights); malformed.
+  virtual Result<VocabMetadata> vocab() const;
 
   // What identifies the checkpoint for caches and /v1/models.
   virtual const std::string& path() const = 0;

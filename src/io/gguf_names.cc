@@ -1,0 +1,279 @@
+// Translates GGUF metadata. kKeys holds the plain renamings; what needs a thought has a function below.
+#include "io/gguf_names.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headrace::io {
+namespace {
+
+enum class Kind : uint8_t { integer, number, text };
+
+struct KeyRow {
+  std::string_view gguf;  // after "ARCHITECTURE." unless it holds a full name
+  std::string_view hf;
+  Kind kind;
+  bool required;
+};
+
+constexpr KeyRow kKeys[] = {
+    {"embedding_length", "hidden_size", Kind::integer, true},
+    {"block_count", "num_hidden_layers", Kind::integer, true},
+    {"feed_forward_length", "intermediate_size", Kind::integer, true},
+    {"attention.head_count", "num_attention_heads", Kind::integer, true},
+    {"attention.head_count_kv", "num_key_value_heads", Kind::integer, false},
+    {"attention.key_length", "head_dim", Kind::integer, false},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::number, false},
+    {"attention.sliding_window", "sliding_window", Kind::integer, false},
+    {"context_length", "max_position_embeddings", Kind::integer, true},
+    {"vocab_size", "vocab_size", Kind::integer, false},
+    {"rope.freq_base", "rope_theta", Kind::number, false},
+    {"rope.scaling.type", "rope_scaling.rope_type", Kind::text, false},
+    {"rope.scaling.factor", "rope_scaling.factor", Kind::number, false},
+    {"rope.scaling.original_context_length", "rope_scaling.original_max_position_embeddings", Kind::integer, false},
+    {"rope.scaling.attn_factor", "rope_scaling.attention_factor", Kind::number, false},
+    {"rope.scaling.yarn_beta_fast", "rope_scaling.beta_fast", Kind::number, false},
+    {"rope.scaling.yarn_beta_slow", "rope_scaling.beta_slow", Kind::number, false},
+};
+
+// A value per layer (as some architectures have) stands for itself when all are equal.
+Result<int64_t> uniform(const GgufEntry& entry) {
+  if (const auto value = entry.integer()) return *value;
+  const GgufArray* array = entry.array();
+  const auto values = array == nullptr ? std::nullopt : array->integers();
+  if (!values || values->empty()) {
+    return error(Code::malformed, "{} is of type {}; want an integer", entry.key, gguf_type_name(entry.type));
+  }
+  if (!std::ranges::all_of(*values, [&](int64_t value) { return value == values->front(); })) {
+    return error(Code::unsupported, "{} differs between layers, which Headrace does not run", entry.key);
+  }
+  return values->front();
+}
+
+Status translate(const GgufEntry& entry, const KeyRow& row, ConfigMap& config) {
+  switch (row.kind) {
+    case Kind::integer: {
+      HR_ASSIGN_OR_RETURN(const int64_t value, uniform(entry));
+      config.set(std::string(row.hf), value);
+      return Status();
+    }
+    case Kind::number: {
+      const auto value = entry.number();
+      if (!value || !std::isfinite(*value)) {
+        return make_status(Code::malformed, "{} is of type {} or not finite; want a number", entry.key,
+                           gguf_type_name(entry.type));
+      }
+      config.set(std::string(row.hf), *value);
+      return Status();
+    }
+    case Kind::text: {
+      const auto value = entry.string();
+      if (!value) {
+        return make_status(Code::malformed, "{} is of type {}; want a string", entry.key, gguf_type_name(entry.type));
+      }
+      config.set(std::string(row.hf), std::string(*value));
+      return Status();
+    }
+  }
+  return Status();
+}
+
+const GgufTensor* find_tensor(const GgufFile& file, std::string_view name) {
+  const auto tensors = file.tensors();
+  const auto at = std::ranges::find(tensors, name, &GgufTensor::name);
+  return at == tensors.end() ? nullptr : &*at;
+}
+
+// Values that GGUF leaves out because they follow from others.
+Status fill_in(const GgufFile& file, const Family& family, ConfigMap& config) {
+  HR_ASSIGN_OR_RETURN(const int64_t hidden, config.get_int("hidden_size", 1, int64_t{1} << 24));
+  HR_ASSIGN_OR_RETURN(const int64_t heads, config.get_int("num_attention_heads", 1, 1 << 16));
+  if (!config.has("num_key_value_heads")) config.set("num_key_value_heads", heads);
+  if (!config.has("head_dim")) {
+    if (hidden % heads != 0) {
+      return make_status(Code::malformed, "{} heads do not divide the embedding length {}, and {}.attention.key_length is absent",
+                         heads, hidden, family.gguf_architecture);
+    }
+    config.set("head_dim", hidden / heads);
+  }
+  if (!config.has("vocab_size")) {
+    const GgufEntry* tokens = file.find("tokenizer.ggml.tokens");
+    if (tokens != nullptr && tokens->array() != nullptr) {
+      config.set("vocab_size", static_cast<int64_t>(tokens->array()->count()));
+    } else if (const GgufTensor* embedding = find_tensor(file, "token_embd.weight")) {
+      config.set("vocab_size", static_cast<int64_t>(embedding->dims[1]));
+    }
+  }
+  config.set("tie_word_embeddings", find_tensor(file, "output.weight") == nullptr);
+  config.set("attention_bias", find_tensor(file, "blk.0.attn_q.bias") != nullptr);
+  config.set("rope_interleaved", family.gguf_rope_interleaved);
+  return Status();
+}
+
+// Rotary settings: a part of the head only, factors per frequency, and the older single-number scale.
+Status rotary(const GgufFile& file, const Family& family, ConfigMap& config) {
+  const std::string prefix = std::string(family.gguf_architecture) + ".rope.";
+  if (const GgufEntry* entry = file.find(prefix + "dimension_count")) {
+    HR_ASSIGN_OR_RETURN(const int64_t rotated, uniform(*entry));
+    HR_ASSIGN_OR_RETURN(const int64_t head_dim, config.get_int("head_dim", 1, 1 << 16));
+    if (rotated < 2 || rotated > head_dim || rotated % 2 != 0) {
+      return make_status(Code::malformed, "{} is {}; want an even number in 2..{} (the head's width)", entry->key, rotated,
+                         head_dim);
+    }
+    if (rotated != head_dim) {
+      config.set("partial_rotary_factor", static_cast<double>(rotated) / static_cast<double>(head_dim));
+    }
+  }
+  if (const GgufEntry* entry = file.find(prefix + "scale_linear")) {
+    const auto factor = entry->number();
+    if (!factor || !(*factor > 0)) return make_status(Code::malformed, "{}: want a number above 0", entry->key);
+    if (*factor != 1.0 && !config.has("rope_scaling.rope_type")) {
+      config.set("rope_scaling.rope_type", std::string("linear"));
+      config.set("rope_scaling.factor", *factor);
+    }
+  }
+  if (config.has("rope_scaling.rope_type") && config.get_string("rope_scaling.rope_type").value() == "none") {
+    config.set("rope_scaling.rope_type", std::string("default"));
+  }
+  // Converters write Llama 3's scaling as a tensor of divisors, one per frequency.
+  const GgufTensor* factors = find_tensor(file, "rope_freqs.weight");
+  if (factors == nullptr) return Status();
+  constexpr uint64_t kMaxFactors = 4096;
+  if (factors->format != Format::f32 || factors->rank != 1 || factors->dims[0] > kMaxFactors) {
+    return make_status(Code::malformed, "rope_freqs.weight: want one row of at most {} f32 values", kMaxFactors);
+  }
+  HR_RETURN_IF_ERROR(check_finite_blocks(Format::f32, file.data(*factors)).with_context("rope_freqs.weight"));
+  std::vector<float> values(factors->dims[0]);
+  format_info(Format::f32).decode(file.data(*factors).data(), static_cast<int64_t>(values.size()), values.data());
+  config.set("rope_scaling.freq_factors", std::vector<double>(values.begin(), values.end()));
+  return Status();
+}
+
+// Token ids that generation needs. The file's are unsigned; "none" is an absent key.
+Status token_ids(const GgufFile& file, ConfigMap& config) {
+  static constexpr std::pair<std::string_view, std::string_view> kIds[] = {
+      {"tokenizer.ggml.bos_token_id", "bos_token_id"},
+      {"tokenizer.ggml.eos_token_id", "eos_token_id"},
+      {"tokenizer.ggml.padding_token_id", "pad_token_id"}};
+  for (const auto& [gguf, hf] : kIds) {
+    const GgufEntry* entry = file.find(gguf);
+    if (entry == nullptr) continue;
+    HR_RETURN_IF_ERROR(translate(*entry, {gguf, hf, Kind::integer, false}, config));
+  }
+  return Status();
+}
+
+Result<std::string> text_or_empty(const GgufFile& file, std::string_view key) {
+  const GgufEntry* entry = file.find(key);
+  if (entry == nullptr) return std::string();
+  const auto text = entry->string();
+  if (!text) return error(Code::malformed, "{} is of type {}; want a string", key, gguf_type_name(entry->type));
+  return std::string(*text);
+}
+
+Result<std::vector<std::string>> texts(const GgufFile& file, std::string_view key) {
+  const GgufEntry* entry = file.find(key);
+  if (entry == nullptr) return std::vector<std::string>();
+  const auto items = entry->array() == nullptr ? std::nullopt : entry->array()->strings();
+  if (!items) return error(Code::malformed, "{}: want an array of strings", key);
+  return std::vector<std::string>(items->begin(), items->end());
+}
+
+// An id inside a vocabulary of `count`, or -1 where the key is absent.
+Result<int32_t> id_or_none(const GgufFile& file, std::string_view key, size_t count) {
+  const GgufEntry* entry = file.find(key);
+  if (entry == nullptr) return -1;
+  const auto id = entry->integer();
+  if (!id || *id < 0 || *id >= static_cast<int64_t>(count)) {
+    return error(Code::malformed, "{}: want a token id in 0..{}, got {}", key, static_cast<int64_t>(count) - 1,
+                 id ? fmt::format("{}", *id) : std::string(gguf_type_name(entry->type)));
+  }
+  return static_cast<int32_t>(*id);
+}
+
+Result<bool> flag_or(const GgufFile& file, std::string_view key, bool fallback) {
+  const GgufEntry* entry = file.find(key);
+  if (entry == nullptr) return fallback;
+  const auto flag = entry->boolean();
+  if (!flag) return error(Code::malformed, "{} is of type {}; want a bool", key, gguf_type_name(entry->type));
+  return *flag;
+}
+
+// `values` (an array of scores or types) has one element per token, or the key is absent.
+template <class Out, class In>
+Status per_token(std::string_view key, const std::optional<std::vector<In>>& values, size_t tokens,
+                 std::vector<Out>& out) {
+  if (!values || values->size() != tokens) {
+    return make_status(Code::malformed, "{}: want {} numbers, one per token, got {}", key, tokens,
+                       values ? fmt::format("{}", values->size()) : "something else");
+  }
+  out.reserve(tokens);
+  for (const In value : *values) out.push_back(static_cast<Out>(value));
+  return Status();
+}
+
+}  // namespace
+
+Result<const Family*> gguf_family(const GgufFile& file) {
+  HR_ASSIGN_OR_RETURN(const std::string architecture, text_or_empty(file, "general.architecture"));
+  if (architecture.empty()) {
+    return error(Code::malformed, "metadata 'general.architecture' is missing; want a model family's name");
+  }
+  return family_of_gguf(architecture);
+}
+
+Result<ConfigMap> config_from_gguf(const GgufFile& file, const Family& family) {
+  ConfigMap config;
+  config.set("model_type", std::string(family.model_type));
+  for (const KeyRow& row : kKeys) {
+    const std::string key = fmt::format("{}.{}", family.gguf_architecture, row.gguf);
+    const GgufEntry* entry = file.find(key);
+    if (entry != nullptr) {
+      HR_RETURN_IF_ERROR(translate(*entry, row, config));
+    } else if (row.required) {
+      return error(Code::malformed, "metadata '{}' is missing; a {} model needs it", key, family.gguf_architecture);
+    }
+  }
+  HR_RETURN_IF_ERROR(fill_in(file, family, config));
+  HR_RETURN_IF_ERROR(rotary(file, family, config));
+  HR_RETURN_IF_ERROR(token_ids(file, config));
+  return config;
+}
+
+Result<VocabMetadata> vocab_from_gguf(const GgufFile& file) {
+  VocabMetadata vocab;
+  HR_ASSIGN_OR_RETURN(vocab.model, text_or_empty(file, "tokenizer.ggml.model"));
+  HR_ASSIGN_OR_RETURN(vocab.tokens, texts(file, "tokenizer.ggml.tokens"));
+  if (vocab.model.empty() || vocab.tokens.empty()) {
+    return error(Code::not_found, "the file holds no vocabulary (tokenizer.ggml.model and tokenizer.ggml.tokens)");
+  }
+  constexpr size_t kMaxTokens = size_t{1} << 26;
+  if (vocab.tokens.size() > kMaxTokens) {
+    return error(Code::malformed, "a vocabulary of {} tokens; want at most {}", vocab.tokens.size(), kMaxTokens);
+  }
+  HR_ASSIGN_OR_RETURN(vocab.pre, text_or_empty(file, "tokenizer.ggml.pre"));
+  HR_ASSIGN_OR_RETURN(vocab.merges, texts(file, "tokenizer.ggml.merges"));
+  HR_ASSIGN_OR_RETURN(vocab.chat_template, text_or_empty(file, "tokenizer.chat_template"));
+  const size_t count = vocab.tokens.size();
+  if (const GgufEntry* entry = file.find("tokenizer.ggml.scores")) {
+    const auto values = entry->array() == nullptr ? std::nullopt : entry->array()->numbers();
+    HR_RETURN_IF_ERROR(per_token(entry->key, values, count, vocab.scores));
+  }
+  if (const GgufEntry* entry = file.find("tokenizer.ggml.token_type")) {
+    const auto values = entry->array() == nullptr ? std::nullopt : entry->array()->integers();
+    HR_RETURN_IF_ERROR(per_token(entry->key, values, count, vocab.types));
+  }
+  HR_ASSIGN_OR_RETURN(vocab.bos_id, id_or_none(file, "tokenizer.ggml.bos_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.eos_id, id_or_none(file, "tokenizer.ggml.eos_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.unk_id, id_or_none(file, "tokenizer.ggml.unknown_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.pad_id, id_or_none(file, "tokenizer.ggml.padding_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.eot_id, id_or_none(file, "tokenizer.ggml.eot_token_id", count));
+  // A SentencePiece vocabulary ("llama") starts texts with BOS and a space unless the file says otherwise.
+  const bool sentencepiece = vocab.model == "llama";
+  HR_ASSIGN_OR_RETURN(vocab.add_bos, flag_or(file, "tokenizer.ggml.add_bos_token", sentencepiece));
+  HR_ASSIGN_OR_RETURN(vocab.add_eos, flag_or(file, "tokenizer.ggml.add_eos_token", false));
+  HR_ASSIGN_OR_RETURN(vocab.add_space_prefix, flag_or(file, "tokenizer.ggml.add_space_prefix", sentencepiece));
+  return vocab;
+}
+
+}  // namespace headrace::io

@@ -1,0 +1,66 @@
+// Presents a parsed GGUF file under Hugging Face names.
+#include "io/gguf_source.h"
+
+#include "io/gguf_names.h"
+#include "io/tensor_index.h"
+
+namespace headrace::io {
+namespace {
+
+class GgufSource : public ModelSource {
+ public:
+  GgufSource(GgufFile file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+
+  Status load() {
+    HR_ASSIGN_OR_RETURN(const Family* family, gguf_family(file_));
+    HR_ASSIGN_OR_RETURN(config_, config_from_gguf(file_, *family));
+    tensors_.reserve(file_.tensors().size());
+    for (const GgufTensor& tensor : file_.tensors()) {
+      SourceTensor& out = tensors_.emplace_back();
+      out.name = hf_name(*family, tensor.name);
+      out.format = tensor.format;
+      out.bytes = tensor.bytes;
+      for (uint32_t axis = tensor.rank; axis-- > 0;) out.shape.push_back(static_cast<int64_t>(tensor.dims[axis]));
+    }
+    return index_.build(tensors_);
+  }
+
+  const ConfigMap& config() const override { return config_; }
+  std::span<const SourceTensor> tensors() const override { return tensors_; }
+  const SourceTensor* find(std::string_view name) const override {
+    const int64_t at = index_.find(name);
+    return at < 0 ? nullptr : &tensors_[at];
+  }
+  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor, std::vector<std::byte>&) const override {
+    const int64_t at = index_.find(tensor.name);
+    if (at < 0) return error(Code::not_found, "{}: no tensor '{}'", path_, tensor.name);
+    return file_.data(file_.tensors()[at]);
+  }
+  void drop(const SourceTensor& tensor) const override {
+    const int64_t at = index_.find(tensor.name);
+    if (at >= 0) file_.drop(file_.tensors()[at]);
+  }
+  Result<VocabMetadata> vocab() const override {
+    Result<VocabMetadata> vocab = vocab_from_gguf(file_);
+    if (!vocab) return tl::unexpected<Status>(vocab.error().with_context(path_));
+    return vocab;
+  }
+  const std::string& path() const override { return path_; }
+
+ private:
+  GgufFile file_;
+  std::string path_;
+  ConfigMap config_;
+  std::vector<SourceTensor> tensors_;  // in the file's order
+  TensorIndex index_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ModelSource>> make_gguf_source(GgufFile file, std::string path) {
+  auto source = std::make_unique<GgufSource>(std::move(file), path);
+  if (Status status = source->load(); !status.ok()) return tl::unexpected<Status>(status.with_context(path));
+  return source;
+}
+
+}  // namespace headrace::io

@@ -1,0 +1,14 @@
+#pragma once
+// A GGUF file as a ModelSource.
+
+#include <memory>
+
+#include "io/gguf.h"
+#include "io/model_source.h"
+
+namespace headrace::io {
+
+// `path` names the source in messages and caches. Errors: malformed, unsupported (the architecture).
+Result<std::unique_ptr<ModelSource>> make_gguf_source(GgufFile file, std::string path);
+
+}  // namespace headrace::io
