@@ -4,7 +4,10 @@
 // use CHECK (base/check.h) instead. No exceptions cross a Headrace interface: a third-party exception is caught
 // in the one file that wraps that library.
 
+// nvcc's front end cannot read fmt, and device sources never make an error: they see the types alone.
+#if !defined(__CUDACC__)
 #include <fmt/core.h>
+#endif
 
 #include <source_location>
 #include <string>
@@ -58,6 +61,7 @@ class [[nodiscard]] Status {
 template <class T>
 using Result = tl::expected<T, Status>;
 
+#if !defined(__CUDACC__)
 // A format string that remembers where it was written, so that errors carry their location.
 template <class... Args>
 struct LocatedFormat {
@@ -81,6 +85,7 @@ template <class... Args>
 Status make_status(Code code, LocatedFormat<std::type_identity_t<Args>...> text, Args&&... args) {
   return Status(code, fmt::vformat(text.format, fmt::make_format_args(args...)), text.where);
 }
+#endif
 
 }  // namespace headrace
 

@@ -110,7 +110,7 @@ class SymbolTable {
  public:
   SymbolId add(std::string_view name, int64_t upper_bound);
   int64_t upper_bound(SymbolId symbol) const { return bounds_[symbol]; }
-  std::span<const std::string> names() const { return names_; }
+  const std::vector<std::string>& names() const { return names_; }
   int size() const { return static_cast<int>(names_.size()); }
   // Every symbol at its upper bound.
   Bindings upper_bounds() const;

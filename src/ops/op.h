@@ -116,6 +116,7 @@ struct NodeArgs {
 // What a kernel may know about the step beyond its arguments: nothing that changes results.
 struct StepContext {
   uint64_t step = 0;
+  void* stream = nullptr;  // where a device kernel launches (cudaStream_t); null on the CPU
 };
 
 // A node's types with sizes: what cost() and scratch_bytes() look at.

@@ -1,0 +1,48 @@
+#pragma once
+// The binary interface between Headrace and a device plug-in (libheadrace_cuda.so): plain data and C functions. The plug-in
+// exports one symbol, headrace_device_plugin; it is linked with no undefined symbols, so a missing kernel is a link error, and
+// it is loaded only where its driver is there, so that the main binary starts on any machine. No exception and no ownership
+// of C++ objects crosses.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/op.h"
+
+namespace headrace {
+
+inline constexpr uint32_t kDevicePluginAbi = 1;
+
+struct PluginKernel {
+  const char* op;  // the op's name: the plug-in cannot see the main binary's Op objects
+  Kernel kernel;   // kernel.op is filled in when it is registered
+};
+
+// Functions return false after an error; last_error() then says what happened (the plug-in's storage, this thread).
+struct DevicePlugin {
+  uint32_t abi;
+  DeviceKind kind;
+  const char* name;  // "cuda 13.0, sm_90a"
+  const PluginKernel* kernels;
+  int num_kernels;
+  int (*device_count)();
+  bool (*allocate)(int device, size_t bytes, void** memory);
+  void (*release)(int device, void* memory);
+  bool (*make_stream)(int device, void** stream);
+  void (*drop_stream)(int device, void* stream);
+  bool (*copy_to_device)(void* to, const void* from, size_t bytes, void* stream);
+  bool (*copy_to_host)(void* to, const void* from, size_t bytes, void* stream);
+  bool (*synchronize)(void* stream);  // also reports errors of the launches before it
+  const char* (*last_error)();
+};
+
+// Loads the plug-in and registers its kernels, once per process. `path` empty: beside the program, then ../lib. Errors:
+// unavailable when there is no driver, no plug-in or no device (the message says which and what to do), internal when the
+// plug-in was built for another version.
+Result<const DevicePlugin*> load_cuda_plugin(const char* path = "");
+
+}  // namespace headrace
+
+extern "C" {
+using headrace_device_plugin_fn = const headrace::DevicePlugin* (*)();
+}
