@@ -1,0 +1,216 @@
+#include "text/bpe.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+
+#include "text/byte_alphabet.h"
+#include "text/utf8.h"
+
+namespace headrace::text {
+namespace {
+
+// Up to this many symbols a scan for the lowest rank beats a heap: the ranks stay in the first-level cache.
+constexpr size_t kShortWord = 48;
+
+}  // namespace
+
+Bpe::MergeTable::MergeTable(size_t num_merges) : slots_(std::bit_ceil(num_merges * 2 + 16)) {}
+
+size_t Bpe::MergeTable::first_slot(uint64_t key) const {
+  const uint64_t mixed = key * 0x9E3779B97F4A7C15;
+  return (mixed ^ mixed >> 32) & (slots_.size() - 1);
+}
+
+void Bpe::MergeTable::insert(int32_t left, int32_t right, Merge merge) {
+  const uint64_t key = key_of(left, right);
+  size_t slot = first_slot(key);
+  while (slots_[slot].key != UINT64_MAX && slots_[slot].key != key) slot = (slot + 1) & (slots_.size() - 1);
+  slots_[slot] = {key, merge};
+}
+
+Bpe::Merge Bpe::MergeTable::find(int32_t left, int32_t right) const {
+  const uint64_t key = key_of(left, right);
+  size_t slot = first_slot(key);
+  while (slots_[slot].key != key) {
+    if (slots_[slot].key == UINT64_MAX) return {kNoRank, -1};
+    slot = (slot + 1) & (slots_.size() - 1);
+  }
+  return slots_[slot].merge;
+}
+
+Bpe::Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options)
+    : vocabulary_(vocabulary), options_(std::move(options)), merges_(num_merges) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const char raw = static_cast<char>(byte);
+    byte_ids_[byte] = vocabulary_.find(options_.byte_level ? spell_bytes(std::string_view(&raw, 1))
+                                                           : fmt::format("<0x{:02X}>", byte));
+  }
+  if (!options_.byte_level || !options_.ignore_merges) return;
+  for (int32_t id = 0; id < vocabulary_.size(); ++id) {
+    if (!vocabulary_.has(id)) continue;
+    if (const auto bytes = spelled_bytes(vocabulary_.text(id))) words_.insert(*bytes, id);
+  }
+}
+
+Result<std::unique_ptr<Bpe>> Bpe::make(
+    const Vocabulary& vocabulary, const std::vector<std::pair<std::string_view, std::string_view>>& merges,
+    Options options) {
+  std::unique_ptr<Bpe> bpe(new Bpe(vocabulary, merges.size(), std::move(options)));
+  const std::string& prefix = bpe->options_.continuing_subword_prefix;
+  std::string joined;
+  for (size_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left, right] = merges[rank];
+    joined = left;
+    joined += right.starts_with(prefix) ? right.substr(prefix.size()) : right;
+    const int32_t left_id = vocabulary.find(left), right_id = vocabulary.find(right),
+                  id = vocabulary.find(joined);
+    if (left_id < 0 || right_id < 0 || id < 0) {
+      return error(Code::malformed, "merge {}, \"{}\" + \"{}\": \"{}\" is not in the vocabulary", rank, left,
+                   right,
+                   left_id < 0    ? left
+                   : right_id < 0 ? right
+                                  : std::string_view(joined));
+    }
+    bpe->merges_.insert(left_id, right_id, {static_cast<uint32_t>(rank), id});
+  }
+  return bpe;
+}
+
+void Bpe::symbols_of_bytes(std::string_view word, std::vector<Symbol>& out) const {
+  for (uint32_t i = 0; i < word.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(word[i]);
+    const int32_t id = byte_ids_[byte] >= 0 ? byte_ids_[byte] : options_.unk_id;
+    // As in the library, what a vocabulary without an unknown token cannot spell is dropped.
+    if (id >= 0) out.push_back({id, i, i + 1});
+  }
+}
+
+// Follows the library where it is odd: a symbol begins where the last one ended, so dropped characters shift
+// what follows, and a pending unknown token waits for the next character that is in the vocabulary.
+void Bpe::symbols_of_chars(std::string_view word, std::vector<Symbol>& out) const {
+  uint32_t cursor = 0, unknown_length = 0;
+  const auto add = [&](int32_t id, uint32_t length) {
+    out.push_back({id, cursor, cursor + length});
+    cursor += length;
+  };
+  const auto flush_unknown = [&] {
+    if (unknown_length > 0) add(options_.unk_id, unknown_length);
+    unknown_length = 0;
+  };
+  std::string spelling;
+  for (uint32_t at = 0, end = 0; at < word.size(); at = end) {
+    end = at + decode_utf8(word.substr(at)).length;
+    spelling.clear();
+    if (at > 0) spelling += options_.continuing_subword_prefix;
+    spelling += word.substr(at, end - at);
+    if (end == word.size()) spelling += options_.end_of_word_suffix;
+    const auto has_byte = [&](char b) { return byte_ids_[static_cast<uint8_t>(b)] >= 0; };
+    if (const int32_t id = vocabulary_.find(spelling); id >= 0) {
+      flush_unknown();
+      add(id, end - at);
+    } else if (options_.byte_fallback && std::all_of(spelling.begin(), spelling.end(), has_byte)) {
+      for (const char b : spelling) add(byte_ids_[static_cast<uint8_t>(b)], 1);
+    } else if (options_.unk_id >= 0) {
+      if (!options_.fuse_unk) flush_unknown();
+      unknown_length += end - at;
+    }
+  }
+  flush_unknown();
+}
+
+void Bpe::merge_short(std::vector<Symbol>& symbols) const {
+  Merge pairs[kShortWord];
+  size_t n = symbols.size();
+  for (size_t i = 0; i + 1 < n; ++i) pairs[i] = merges_.find(symbols[i].id, symbols[i + 1].id);
+  while (n > 1) {
+    size_t best = 0;
+    for (size_t i = 1; i + 1 < n; ++i) {
+      if (pairs[i].rank < pairs[best].rank) best = i;
+    }
+    if (pairs[best].rank == kNoRank) break;
+    symbols[best] = {pairs[best].id, symbols[best].begin, symbols[best + 1].end};
+    std::copy(symbols.begin() + best + 2, symbols.begin() + n, symbols.begin() + best + 1);
+    std::copy(pairs + best + 1, pairs + n - 1, pairs + best);
+    --n;
+    if (best + 1 < n) pairs[best] = merges_.find(symbols[best].id, symbols[best + 1].id);
+    if (best > 0) pairs[best - 1] = merges_.find(symbols[best - 1].id, symbols[best].id);
+  }
+  symbols.resize(n);
+}
+
+// The queue holds (rank, position of the left symbol) packed into one integer. A merged symbol lives on as
+// its left part; its right part gets id -1. An entry is stale when the pair that stands there now has another
+// rank: ranks belong to one pair each, so the rank of the pair at each position is all that has to be
+// remembered.
+void Bpe::merge_long(std::vector<Symbol>& symbols) const {
+  constexpr uint32_t kNone = UINT32_MAX;
+  const auto n = static_cast<uint32_t>(symbols.size());
+  std::vector<uint32_t> next(n), previous(n), rank(n, kNoRank);
+  std::vector<int32_t> result(n);
+  std::vector<uint64_t> heap;
+  heap.reserve(n);
+  const auto look_up = [&](uint32_t at) {
+    const Merge merge =
+        next[at] == kNone ? Merge{kNoRank, -1} : merges_.find(symbols[at].id, symbols[next[at]].id);
+    rank[at] = merge.rank;
+    result[at] = merge.id;
+    if (merge.rank != kNoRank) heap.push_back(static_cast<uint64_t>(merge.rank) << 32 | at);
+    return merge.rank != kNoRank;
+  };
+  for (uint32_t i = 0; i < n; ++i) {
+    next[i] = i + 1 < n ? i + 1 : kNone;
+    previous[i] = i > 0 ? i - 1 : kNone;
+    look_up(i);
+  }
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    const uint64_t top = heap.back();
+    heap.pop_back();
+    const auto at = static_cast<uint32_t>(top);
+    if (rank[at] != top >> 32) continue;
+    const uint32_t right = next[at];
+    symbols[at] = {result[at], symbols[at].begin, symbols[right].end};
+    symbols[right].id = -1;
+    rank[right] = kNoRank;
+    next[at] = next[right];
+    if (next[at] != kNone) previous[next[at]] = at;
+    if (look_up(at)) std::push_heap(heap.begin(), heap.end(), std::greater<>());
+    if (previous[at] != kNone && look_up(previous[at]))
+      std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  }
+  std::erase_if(symbols, [](const Symbol& s) { return s.id < 0; });
+}
+
+Status Bpe::tokenize(std::string_view word, std::vector<Token>& out) const {
+  const auto length = static_cast<uint32_t>(word.size());
+  if (options_.ignore_merges) {
+    const int32_t id = options_.byte_level ? words_.find(word) : vocabulary_.find(word);
+    if (id >= 0) {
+      out.push_back({id, 0, length});
+      return {};
+    }
+  }
+  if (options_.byte_level && length == 1 && byte_ids_[static_cast<uint8_t>(word[0])] >= 0) {
+    out.push_back({byte_ids_[static_cast<uint8_t>(word[0])], 0, 1});
+    return {};
+  }
+  thread_local std::vector<Symbol> symbols;
+  symbols.clear();
+  if (options_.byte_level) {
+    symbols_of_bytes(word, symbols);
+  } else {
+    symbols_of_chars(word, symbols);
+  }
+  if (symbols.size() <= kShortWord) {
+    merge_short(symbols);
+  } else {
+    merge_long(symbols);
+  }
+  for (const Symbol& s : symbols) out.push_back({s.id, s.begin, s.end});
+  if (symbols.capacity() > 1 << 16) symbols = {};
+  return {};
+}
+
+}  // namespace headrace::text

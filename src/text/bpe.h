@@ -1,0 +1,84 @@
+#pragma once
+// Byte-pair encoding: a word's characters (or bytes) are joined pair by pair, always the pair of lowest rank
+// and of those the leftmost, until no pair of neighbours is in the list of merges. O(n log n) in the word's
+// length.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/model.h"
+#include "text/vocabulary.h"
+
+namespace headrace::text {
+
+class Bpe : public Model {
+ public:
+  struct Options {
+    // Words are raw bytes, the vocabulary spells them in the byte alphabet (byte_alphabet.h). Otherwise words
+    // and vocabulary are UTF-8.
+    bool byte_level = false;
+    bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
+    bool byte_fallback = false;  // a character without a token becomes its bytes' tokens "<0xNN>"
+    bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
+    int32_t unk_id = -1;
+    std::string continuing_subword_prefix;
+    std::string end_of_word_suffix;
+  };
+
+  // `vocabulary` outlives the model. Merges are pairs of tokens, the first of lowest rank. Error: malformed,
+  // for a merge whose parts or result are no tokens.
+  static Result<std::unique_ptr<Bpe>> make(
+      const Vocabulary& vocabulary, const std::vector<std::pair<std::string_view, std::string_view>>& merges,
+      Options options);
+
+  Status tokenize(std::string_view word, std::vector<Token>& out) const override;
+
+ private:
+  struct Merge {
+    uint32_t rank;
+    int32_t id;
+  };
+  static constexpr uint32_t kNoRank = UINT32_MAX;
+
+  // Pairs of ids -> merge, by open addressing: 16 bytes a slot, at most half full.
+  class MergeTable {
+   public:
+    explicit MergeTable(size_t num_merges);
+    void insert(int32_t left, int32_t right, Merge merge);
+    Merge find(int32_t left, int32_t right) const;
+
+   private:
+    struct Slot {
+      uint64_t key = UINT64_MAX;  // no pair: ids are non-negative
+      Merge merge{kNoRank, -1};
+    };
+    static uint64_t key_of(int32_t left, int32_t right) {
+      return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+    }
+    size_t first_slot(uint64_t key) const;
+    std::vector<Slot> slots_;
+  };
+
+  struct Symbol {
+    int32_t id;
+    uint32_t begin;
+    uint32_t end;
+  };
+
+  Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options);
+  void symbols_of_bytes(std::string_view word, std::vector<Symbol>& out) const;
+  void symbols_of_chars(std::string_view word, std::vector<Symbol>& out) const;
+  void merge_short(std::vector<Symbol>& symbols) const;
+  void merge_long(std::vector<Symbol>& symbols) const;
+
+  const Vocabulary& vocabulary_;
+  Options options_;
+  MergeTable merges_;
+  StringTable words_;  // byte-level: raw bytes -> id, for ignore_merges
+  std::array<int32_t, 256> byte_ids_;
+};
+
+}  // namespace headrace::text

@@ -1,0 +1,231 @@
+#include "text/pipeline_tokenizer.h"
+
+#include <algorithm>
+
+#include "text/byte_alphabet.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace headrace::text {
+namespace {
+
+constexpr size_t kMaxText = size_t{1} << 30;
+
+bool is_word_char(char32_t c) {
+  return c == '_' ||
+         (category_bit(c) & (kLetters | kMarks | category_set(Category::Nd, Category::Nl, Category::Pc)));
+}
+
+// The code point that ends at `end`; `text` is valid UTF-8 and `end` > 0.
+Utf8Char char_before(std::string_view text, size_t end) {
+  size_t begin = end - 1;
+  while ((static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) --begin;
+  return decode_utf8(text.substr(begin));
+}
+
+bool is_whole_word(std::string_view text, size_t begin, size_t end) {
+  if (begin > 0 && is_word_char(char_before(text, begin).code)) return false;
+  return end == text.size() || !is_word_char(decode_utf8(text.substr(end)).code);
+}
+
+size_t skip_space_backward(std::string_view text, size_t at) {
+  while (at > 0) {
+    const Utf8Char c = char_before(text, at);
+    if (!is_white_space(c.code)) break;
+    at -= c.length;
+  }
+  return at;
+}
+
+size_t skip_space_forward(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const Utf8Char c = decode_utf8(text.substr(at));
+    if (!is_white_space(c.code)) break;
+    at += c.length;
+  }
+  return at;
+}
+
+// Source text that is not UTF-8, made valid; each byte knows the whole character it belongs to.
+void append_valid(std::string_view source, AlignedText& out) {
+  for (uint32_t at = 0; at < source.size();) {
+    const Utf8Char c = decode_utf8(source.substr(at));
+    const uint32_t end = at + c.length;
+    out.append(c.state == Utf8State::valid ? source.substr(at, c.length) : kReplacementUtf8, {at, end});
+    at = end;
+  }
+}
+
+}  // namespace
+
+struct PipelineTokenizer::Run {
+  const PipelineTokenizer& tokenizer;
+  const EncodeOptions& options;
+  std::string_view source;
+  Encoding out;
+  PieceArena arena;
+  std::vector<Piece> pieces, next_pieces;
+  std::vector<Token> tokens;
+
+  Status text(const Piece& piece) {
+    return split_added(tokenizer.raw_finder_, piece, [&](const Piece& rest) {
+      return split_added(tokenizer.normalized_finder_, rest,
+                         [&](const Piece& plain) { return words(plain); });
+    });
+  }
+
+  // A special token counts only where the options let it; what it covers is text then, and the search goes on
+  // behind it (or at the next trusted range that begins inside it).
+  bool allowed(const AddedToken& token, ByteRange range, uint32_t* resume) const {
+    if (!token.special || options.special == SpecialTokens::everywhere) return true;
+    if (options.special == SpecialTokens::nowhere) return false;
+    const auto next = std::upper_bound(options.trusted.begin(), options.trusted.end(), range.begin,
+                                       [](uint32_t at, const ByteRange& r) { return at < r.begin; });
+    if (next != options.trusted.begin() && std::prev(next)->end >= range.end) return true;
+    if (next != options.trusted.end() && next->begin < range.end) *resume = next->begin;
+    return false;
+  }
+
+  template <class Plain>
+  Status split_added(const TokenFinder& finder, const Piece& piece, Plain plain) {
+    const std::string_view text = piece.text;
+    size_t done = 0;
+    for (size_t from = 0; !finder.empty() && from < text.size();) {
+      TokenFinder::Match match = finder.find(text, from);
+      if (match.index < 0) break;
+      from = match.end;
+      const AddedToken& token = tokenizer.parts_.added[match.index];
+      const ByteRange range = piece.source(match.begin, match.end);
+      uint32_t resume = 0;
+      if (!allowed(token, range, &resume)) {
+        if (resume > range.begin) {
+          from = match.begin + 1;
+          while (from < match.end && piece.source(from, from + 1).begin < resume) ++from;
+        }
+        continue;
+      }
+      if (token.single_word && !is_whole_word(text, match.begin, match.end)) continue;
+      if (token.lstrip) match.begin = std::max(skip_space_backward(text, match.begin), done);
+      if (token.rstrip) match.end = skip_space_forward(text, match.end);
+      if (done < match.begin) HR_RETURN_IF_ERROR(plain(piece.sub(done, match.begin)));
+      emit(token.id, piece.source(match.begin, match.end));
+      done = match.end;
+    }
+    if (done < text.size()) return plain(piece.sub(done, text.size()));
+    return {};
+  }
+
+  Status words(const Piece& piece) {
+    pieces.assign(1, piece);
+    for (const auto& step : tokenizer.parts_.pre_tokenizers) {
+      next_pieces.clear();
+      for (const Piece& word : pieces) step->split(word, arena, next_pieces);
+      pieces.swap(next_pieces);
+    }
+    for (const Piece& word : pieces) {
+      tokens.clear();
+      HR_RETURN_IF_ERROR(tokenizer.parts_.model->tokenize(word.text, tokens));
+      for (const Token& token : tokens) emit(token.id, whole_chars(word.source(token.begin, token.end)));
+    }
+    return {};
+  }
+
+  // A token of part of a character stands for the character.
+  ByteRange whole_chars(ByteRange range) const {
+    const auto continues = [&](uint32_t at) {
+      return at < source.size() && (static_cast<uint8_t>(source[at]) & 0xC0) == 0x80;
+    };
+    while (range.begin > 0 && continues(range.begin)) --range.begin;
+    while (continues(range.end)) ++range.end;
+    return range;
+  }
+
+  void emit(int32_t id, ByteRange range) {
+    out.ids.push_back(id);
+    out.offsets.push_back(range);
+  }
+};
+
+Result<std::unique_ptr<Tokenizer>> PipelineTokenizer::make(Parts parts) {
+  std::unique_ptr<PipelineTokenizer> tokenizer(new PipelineTokenizer(std::move(parts)));
+  HR_RETURN_IF_ERROR(tokenizer->index_added_tokens());
+  return std::unique_ptr<Tokenizer>(std::move(tokenizer));
+}
+
+Status PipelineTokenizer::index_added_tokens() {
+  vocab_size_ = parts_.vocabulary->size();
+  for (size_t i = 0; i < parts_.added.size(); ++i) {
+    const AddedToken& token = parts_.added[i];
+    if (token.id < 0 || token.id > Vocabulary::kMaxId) {
+      return make_status(Code::malformed, "added token \"{}\": want an id from 0 to {}, got {}",
+                         token.content, Vocabulary::kMaxId, token.id);
+    }
+    vocab_size_ = std::max(vocab_size_, token.id + 1);
+    TokenFinder& finder = token.normalized ? normalized_finder_ : raw_finder_;
+    HR_RETURN_IF_ERROR(finder.add(token.content, static_cast<int32_t>(i)));
+    added_ids_.insert(token.content, token.id);
+  }
+  added_of_.assign(vocab_size_, -1);
+  for (size_t i = 0; i < parts_.added.size(); ++i) added_of_[parts_.added[i].id] = static_cast<int32_t>(i);
+  return {};
+}
+
+Result<Encoding> PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  if (text.size() > kMaxText) {
+    return error(Code::resource_exhausted, "encode: want at most {} bytes of text, got {}", kMaxText,
+                 text.size());
+  }
+  Run run{*this, options, text, {}, {}, {}, {}, {}};
+  const auto end = static_cast<uint32_t>(text.size());
+  if (options.add_special_tokens) {
+    for (const int32_t id : parts_.frame.before) run.emit(id, {0, 0});
+  }
+  if (is_valid_utf8(text)) {
+    HR_RETURN_IF_ERROR(run.text({text}));
+  } else {
+    AlignedText& valid = run.arena.add();
+    append_valid(text, valid);
+    HR_RETURN_IF_ERROR(run.text(valid.piece()));
+  }
+  if (options.add_special_tokens) {
+    for (const int32_t id : parts_.frame.after) run.emit(id, {end, end});
+  }
+  return std::move(run.out);
+}
+
+std::string PipelineTokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  std::string out;
+  for (const int32_t id : ids) {
+    if (is_special(id)) {
+      if (!skip_special_tokens) out += token_text(id);
+    } else {
+      out += token_bytes(id);
+    }
+  }
+  return to_valid_utf8(out);
+}
+
+std::string PipelineTokenizer::token_bytes(int32_t id) const {
+  if (is_special(id)) return {};
+  std::string text = token_text(id);
+  if (!parts_.byte_level_decoder) return text;
+  if (auto bytes = spelled_bytes(text)) return *std::move(bytes);
+  return text;
+}
+
+std::string PipelineTokenizer::token_text(int32_t id) const {
+  if (id < 0 || id >= vocab_size_) return {};
+  if (added_of_[id] >= 0) return parts_.added[added_of_[id]].content;
+  return std::string(parts_.vocabulary->text(id));
+}
+
+bool PipelineTokenizer::is_special(int32_t id) const {
+  return id >= 0 && id < vocab_size_ && added_of_[id] >= 0 && parts_.added[added_of_[id]].special;
+}
+
+int32_t PipelineTokenizer::token_id(std::string_view token) const {
+  const int32_t added = added_ids_.find(token);
+  return added >= 0 ? added : parts_.vocabulary->find(token);
+}
+
+}  // namespace headrace::text

@@ -1,0 +1,24 @@
+#include "text/vocabulary.h"
+
+namespace headrace::text {
+
+Status Vocabulary::add(std::string_view token, int64_t id) {
+  if (id < 0 || id > kMaxId) {
+    return make_status(Code::malformed, "vocabulary: token \"{}\": want an id from 0 to {}, got {}", token,
+                       kMaxId, id);
+  }
+  const auto id32 = static_cast<int32_t>(id);
+  if (has(id32)) {
+    return make_status(Code::malformed, "vocabulary: id {} is given to both \"{}\" and \"{}\"", id,
+                       text(id32), token);
+  }
+  if (!table_.insert(token, id32)) {
+    return make_status(Code::malformed, "vocabulary: token \"{}\" is there twice, with ids {} and {}", token,
+                       table_.find(token), id);
+  }
+  if (id32 >= size()) entry_of_.resize(id + 1, -1);
+  entry_of_[id] = static_cast<int32_t>(table_.size() - 1);
+  return {};
+}
+
+}  // namespace headrace::text

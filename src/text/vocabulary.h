@@ -1,0 +1,36 @@
+#pragma once
+// Ids and the strings they stand for. Ids may have gaps; both directions are one look-up.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "text/string_table.h"
+
+namespace headrace::text {
+
+class Vocabulary {
+ public:
+  // Published vocabularies end below 2^18; an id beyond this in a small file only asks for memory.
+  static constexpr int64_t kMaxId = (1 << 22) - 1;
+
+  void reserve(size_t num_tokens, size_t num_bytes) { table_.reserve(num_tokens, num_bytes); }
+  // Errors: malformed, for an id that is negative, taken or over kMaxId, and for a token that is there
+  // already.
+  Status add(std::string_view token, int64_t id);
+  // -1 when it is not there.
+  int32_t find(std::string_view token) const { return table_.find(token); }
+  bool has(int32_t id) const { return id >= 0 && id < size() && entry_of_[id] >= 0; }
+  // Empty outside the vocabulary.
+  std::string_view text(int32_t id) const {
+    return has(id) ? table_.text_at(entry_of_[id]) : std::string_view();
+  }
+  int32_t size() const { return static_cast<int32_t>(entry_of_.size()); }  // 1 + the largest id
+
+ private:
+  StringTable table_;
+  std::vector<int32_t> entry_of_;  // by id; -1: a gap
+};
+
+}  // namespace headrace::text
