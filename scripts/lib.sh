@@ -1,0 +1,50 @@
+# What the scripts share: messages, a progress bar, the number of build jobs. Sourced, never run.
+# Everything here writes to standard error, so that standard output stays the program's own.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "error: $*"; exit 1; }
+
+# bar LABEL PERCENT NOTE: redraws one line on a terminal; elsewhere prints nothing (see `say`).
+bar() {
+  [ -t 2 ] || return 0
+  local width=30 filled blank
+  filled=$(($2 * width / 100))
+  printf -v blank '%*s' $((width - filled)) ''
+  printf -v filled '%*s' "$filled" ''
+  printf '\r\033[K%-12s [%s%s] %3d%%  %s' "$1" "${filled// /#}" "${blank// /.}" "$2" "$3" >&2
+}
+bar_end() { [ -t 2 ] && printf '\r\033[K' >&2; return 0; }
+
+# Compilers of this project take up to 1.3 GB each: fewer jobs than processors where memory is short.
+build_jobs() {
+  local by_memory
+  by_memory=$(awk '/MemAvailable/ {print int($2 / 1400000)}' /proc/meminfo)
+  local jobs
+  jobs=$(nproc)
+  [ "$by_memory" -lt "$jobs" ] && jobs=$by_memory
+  [ "$jobs" -ge 1 ] && echo "$jobs" || echo 1
+}
+
+# build DIR TARGET...: builds with a progress bar; the compiler's output appears only when it has something to say.
+build() {
+  local dir=$1 line rest done_steps total start=$SECONDS
+  shift
+  NINJA_STATUS='@%f/%t ' ninja -C "$dir" -j "$(build_jobs)" "$@" 2>&1 | {
+    while IFS= read -r line; do
+      case $line in
+        @*/*\ *)
+          rest=${line#@} done_steps=${rest%%/*} total=${rest#*/} total=${total%% *}
+          bar "building" $((done_steps * 100 / total)) "$done_steps of $total, $((SECONDS - start)) s" ;;
+        "ninja: Entering directory"* | "ninja: no work to do."*) ;;
+        *) bar_end; say "$line" ;;
+      esac
+    done
+    bar_end
+  }
+  return "${PIPESTATUS[0]}"
+}
+
+# Where fetch_model.py keeps SmolLM2, and where the tests look for it.
+model_path() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/headrace/SmolLM2-135M-Instruct.Q4_1.gguf"; }
