@@ -1,0 +1,207 @@
+// Three steps: who shares whose storage (views, in-place outputs); how long each storage is alive; where it lies. Placing
+// is greedy by size with best fit (Pisarchyk & Lee 2020, arXiv:2001.03288), which reaches the live-set bound on the graphs
+// of language models. Quadratic in the number of storages, with a very small constant.
+#include "graph/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace headrace {
+namespace {
+
+int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+
+// Bytes that are needed from node `first` to node `last`, both included.
+struct Storage {
+  int64_t bytes = 0;
+  NodeId first = 0;
+  NodeId last = 0;
+  int64_t offset = 0;
+  bool overlaps(const Storage& other) const { return first <= other.last && other.first <= last; }
+};
+
+class Planner {
+ public:
+  Planner(const Graph& graph, const Bindings& bucket) : graph_(graph), bytes_(graph.values.size(), 0) {
+    storage_of_.resize(graph.values.size());
+    std::iota(storage_of_.begin(), storage_of_.end(), 0);
+    for (size_t id = 0; id < graph.values.size(); ++id) {
+      const ValueType& type = graph.values[id].type;
+      if (type.kind != ValueType::Kind::tensor) continue;
+      bytes_[id] = aligned(type.shape.elements(bucket) * static_cast<int64_t>(dtype_bytes(type.dtype)));
+    }
+  }
+
+  MemoryPlan plan(const std::vector<int64_t>& scratch_bytes) {
+    share_views();
+    find_last_uses();
+    share_in_place();
+    collect(scratch_bytes);
+    place();
+    return result();
+  }
+
+ private:
+  bool owned(ValueId id) const { return graph_.values[id].role == ValueRole::computed; }
+  bool is_view(ValueId id) const {
+    const NodeId producer = graph_.values[id].producer;
+    return producer != kNone && graph_.nodes[producer].op->effects.view;
+  }
+
+  void share_views() {
+    for (const Node& node : graph_.nodes) {
+      if (!node.dead && node.op->effects.view) storage_of_[node.outputs[0]] = storage_of_[node.inputs[0]];
+    }
+  }
+
+  // The last node that touches each storage: its definition, a read, a read of a view. Outputs are read after the step.
+  void find_last_uses() {
+    last_.assign(graph_.values.size(), kNone);
+    for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const Node& node = graph_.nodes[id];
+      if (node.dead) continue;
+      for (const ValueId output : node.outputs) last_[storage_of_[output]] = static_cast<NodeId>(id);
+      for (const ValueId input : node.inputs) {
+        if (input != kNone) last_[storage_of_[input]] = static_cast<NodeId>(id);
+      }
+    }
+    for (const GraphOutput& output : graph_.outputs) {
+      last_[storage_of_[output.value]] = static_cast<NodeId>(graph_.nodes.size());
+    }
+  }
+
+  // An output takes over an input's storage when the input is a whole computed value that dies here, has the same size, and
+  // the node reads that storage through no other input (it may read the one after writing the other).
+  bool may_take(const Node& node, NodeId id, ValueId output, int input_index) const {
+    if (input_index >= static_cast<int>(node.inputs.size())) return false;
+    const ValueId input = node.inputs[input_index];
+    if (input == kNone || is_view(input)) return false;
+    const ValueId storage = storage_of_[input];
+    if (!owned(storage) || last_[storage] != id || bytes_[storage] != bytes_[output]) return false;
+    for (int other = 0; other < static_cast<int>(node.inputs.size()); ++other) {
+      if (other == input_index || node.inputs[other] == kNone) continue;
+      if (storage_of_[node.inputs[other]] == storage) return false;
+    }
+    return true;
+  }
+
+  void share_in_place() {
+    for (size_t index = 0; index < graph_.nodes.size(); ++index) {
+      const Node& node = graph_.nodes[index];
+      const auto id = static_cast<NodeId>(index);
+      if (node.dead || node.op->effects.view) continue;
+      for (const auto& [output_index, input_index] : node.op->in_place) {
+        if (output_index >= static_cast<int>(node.outputs.size())) continue;
+        const ValueId output = node.outputs[output_index];
+        if (storage_of_[output] != output || !may_take(node, id, output, input_index)) continue;
+        take(output, storage_of_[node.inputs[input_index]]);
+      }
+    }
+  }
+  // Views of `output` stand behind it and follow.
+  void take(ValueId output, ValueId storage) {
+    for (ValueId& other : storage_of_) {
+      if (other == output) other = storage;
+    }
+    last_[storage] = last_[output];
+  }
+
+  void collect(const std::vector<int64_t>& scratch_bytes) {
+    index_of_value_.assign(graph_.values.size(), kNone);
+    index_of_scratch_.assign(graph_.nodes.size(), kNone);
+    for (size_t index = 0; index < graph_.nodes.size(); ++index) {
+      const Node& node = graph_.nodes[index];
+      const auto id = static_cast<NodeId>(index);
+      if (node.dead) continue;
+      for (const ValueId output : node.outputs) {
+        if (!node.op->effects.view) naive_bytes_ += bytes_[output];
+        if (storage_of_[output] != output) continue;
+        index_of_value_[output] = static_cast<int32_t>(storages_.size());
+        storages_.push_back({bytes_[output], id, last_[output], 0});
+      }
+      if (scratch_bytes[index] > 0) {
+        index_of_scratch_[index] = static_cast<int32_t>(storages_.size());
+        storages_.push_back({aligned(scratch_bytes[index]), id, id, 0});
+        naive_bytes_ += storages_.back().bytes;
+      }
+    }
+  }
+
+  void place() {
+    std::vector<int32_t> by_size(storages_.size());
+    std::iota(by_size.begin(), by_size.end(), 0);
+    std::stable_sort(by_size.begin(), by_size.end(),
+                     [&](int32_t a, int32_t b) { return storages_[a].bytes > storages_[b].bytes; });
+    std::vector<const Storage*> placed;  // by rising offset
+    placed.reserve(storages_.size());
+    for (const int32_t index : by_size) {
+      Storage& storage = storages_[index];
+      storage.offset = best_gap(placed, storage);
+      arena_bytes_ = std::max(arena_bytes_, storage.offset + storage.bytes);
+      const auto at = std::upper_bound(placed.begin(), placed.end(), storage.offset,
+                                       [](int64_t offset, const Storage* other) { return offset < other->offset; });
+      placed.insert(at, &storage);
+    }
+  }
+  // The smallest hole, among the storages alive at the same time, that holds it; else behind the last of them.
+  static int64_t best_gap(const std::vector<const Storage*>& placed, const Storage& storage) {
+    int64_t best = -1, best_size = 0, end = 0;
+    for (const Storage* other : placed) {
+      if (!other->overlaps(storage)) continue;
+      const int64_t gap = other->offset - end;
+      if (gap >= storage.bytes && (best < 0 || gap < best_size)) {
+        best = end;
+        best_size = gap;
+      }
+      end = std::max(end, other->offset + other->bytes);
+    }
+    return best >= 0 ? best : end;
+  }
+
+  int64_t live_set_bound() const {
+    std::vector<int64_t> change(graph_.nodes.size() + 2, 0);
+    for (const Storage& storage : storages_) {
+      change[storage.first] += storage.bytes;
+      change[storage.last + 1] -= storage.bytes;
+    }
+    int64_t alive = 0, most = 0;
+    for (const int64_t bytes : change) most = std::max(most, alive += bytes);
+    return most;
+  }
+
+  MemoryPlan result() {
+    MemoryPlan plan;
+    plan.value_offset.assign(graph_.values.size(), -1);
+    plan.scratch_offset.assign(graph_.nodes.size(), -1);
+    for (size_t id = 0; id < graph_.values.size(); ++id) {
+      if (index_of_value_[id] != kNone) plan.value_offset[id] = storages_[index_of_value_[id]].offset;
+    }
+    for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (index_of_scratch_[id] != kNone) plan.scratch_offset[id] = storages_[index_of_scratch_[id]].offset;
+    }
+    plan.storage_of = std::move(storage_of_);
+    plan.arena_bytes = arena_bytes_;
+    plan.live_set_bound = live_set_bound();
+    plan.naive_bytes = naive_bytes_;
+    return plan;
+  }
+
+  const Graph& graph_;
+  std::vector<int64_t> bytes_;        // by value, aligned
+  std::vector<ValueId> storage_of_;   // by value
+  std::vector<NodeId> last_;          // by storage
+  std::vector<Storage> storages_;
+  std::vector<int32_t> index_of_value_, index_of_scratch_;
+  int64_t arena_bytes_ = 0, naive_bytes_ = 0;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::vector<int64_t>& scratch_bytes) {
+  CHECK(scratch_bytes.size() == graph.nodes.size());
+  return Planner(graph, bucket).plan(scratch_bytes);
+}
+
+}  // namespace headrace
