@@ -62,4 +62,8 @@ struct ModelFamily {
 Result<const ModelFamily*> find_family(std::string_view model_type);
 std::span<const ModelFamily* const> all_families();
 
+// Drops every other output and what only they needed: "logits" and "tokens" for serving, "hidden.N" alone for a drafter.
+// A sampler whose tokens are dropped goes too, although it writes "last_token".
+void keep_outputs(Graph& graph, const std::vector<std::string>& names);
+
 }  // namespace headrace::models

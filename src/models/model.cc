@@ -1,0 +1,48 @@
+// The one place that knows every model family.
+#include "models/model.h"
+
+#include <algorithm>
+
+#include "graph/passes/dead_code.h"
+
+namespace headrace::models {
+
+#define HR_MODEL(model_type) extern const ModelFamily model_type##_family;
+#include "models/models.def"
+#undef HR_MODEL
+
+namespace {
+constexpr const ModelFamily* kFamilies[] = {
+#define HR_MODEL(model_type) &model_type##_family,
+#include "models/models.def"
+#undef HR_MODEL
+};
+}  // namespace
+
+std::span<const ModelFamily* const> all_families() { return kFamilies; }
+
+Result<const ModelFamily*> find_family(std::string_view model_type) {
+  std::string known;
+  for (const ModelFamily* family : kFamilies) {
+    if (family->model_type == model_type) return family;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", family->model_type);
+  }
+  // What a file says is quoted in part only: it may be long and hold anything.
+  return error(Code::unsupported, "model_type \"{}\" is not known; Headrace runs: {}", model_type.substr(0, 64), known);
+}
+
+void keep_outputs(Graph& graph, const std::vector<std::string>& names) {
+  const auto kept = [&](const GraphOutput& output) {
+    return std::find(names.begin(), names.end(), output.name) != names.end();
+  };
+  const auto users = graph.users();
+  for (const GraphOutput& output : graph.outputs) {
+    const NodeId producer = graph.values[output.value].producer;
+    if (kept(output) || producer == kNone || graph.nodes[producer].outputs.size() != 1) continue;
+    if (graph.nodes[producer].op->effects.writes_state && users[output.value].empty()) graph.nodes[producer].dead = true;
+  }
+  std::erase_if(graph.outputs, [&](const GraphOutput& output) { return !kept(output); });
+  passes::remove_dead_code(graph);
+}
+
+}  // namespace headrace::models

@@ -1,0 +1,71 @@
+#include "models/rope_config.h"
+
+namespace headrace::models {
+namespace {
+
+constexpr double kMaxFactor = 1e6;
+constexpr int64_t kMaxPositions = int64_t{1} << 30;
+constexpr size_t kMaxFactors = 1024;  // one a rotated pair of a head
+
+Result<std::vector<double>> read_factors(const io::ConfigMap& config, const std::string& key) {
+  const auto found = config.values().find(key);
+  if (found == config.values().end()) return std::vector<double>{};
+  std::vector<double> factors;
+  if (const auto* numbers = std::get_if<std::vector<double>>(&found->second)) {
+    factors = *numbers;
+  } else if (const auto* integers = std::get_if<std::vector<int64_t>>(&found->second)) {
+    factors.assign(integers->begin(), integers->end());
+  } else {
+    return error(Code::malformed, "config {}: want a list of numbers", key);
+  }
+  if (factors.size() > kMaxFactors) {
+    return error(Code::malformed, "config {}: want at most {} numbers, got {}", key, kMaxFactors, factors.size());
+  }
+  for (const double factor : factors) {
+    if (!(factor > 0.0 && factor <= kMaxFactor)) {
+      return error(Code::malformed, "config {}: want numbers in (0, {}], got {}", key, kMaxFactor, factor);
+    }
+  }
+  return factors;
+}
+
+}  // namespace
+
+Result<ops::RopeParameters> read_rope_parameters(const io::ConfigMap& config) {
+  const auto lower = config.values().lower_bound("rope_parameters.");
+  const bool newer = lower != config.values().end() && lower->first.starts_with("rope_parameters.");
+  const std::string at = newer ? "rope_parameters." : "rope_scaling.";
+
+  ops::RopeParameters rope;
+  const auto number = [&](const std::string& key, double& field, double min, double max) -> Status {
+    HR_ASSIGN_OR_RETURN(field, config.get_number_or(at + key, field, min, max));
+    return {};
+  };
+  HR_ASSIGN_OR_RETURN(rope.rope_theta, config.get_number_or("rope_theta", rope.rope_theta, 1.0, 1e12));
+  HR_RETURN_IF_ERROR(number("rope_theta", rope.rope_theta, 1.0, 1e12));
+  HR_ASSIGN_OR_RETURN(rope.partial_rotary_factor, config.get_number_or("partial_rotary_factor", 1.0, 1e-3, 1.0));
+  HR_RETURN_IF_ERROR(number("partial_rotary_factor", rope.partial_rotary_factor, 1e-3, 1.0));
+
+  HR_ASSIGN_OR_RETURN(rope.rope_type, config.get_string_or(at + "type", rope.rope_type));  // the older name
+  HR_ASSIGN_OR_RETURN(rope.rope_type, config.get_string_or(at + "rope_type", rope.rope_type));
+  HR_RETURN_IF_ERROR(number("factor", rope.factor, 1e-3, kMaxFactor));
+  HR_RETURN_IF_ERROR(number("low_freq_factor", rope.low_freq_factor, 1e-3, kMaxFactor));
+  HR_RETURN_IF_ERROR(number("high_freq_factor", rope.high_freq_factor, 1e-3, kMaxFactor));
+  HR_RETURN_IF_ERROR(number("beta_fast", rope.beta_fast, 1e-3, kMaxFactor));
+  HR_RETURN_IF_ERROR(number("beta_slow", rope.beta_slow, 1e-3, kMaxFactor));
+  HR_RETURN_IF_ERROR(number("attention_factor", rope.attention_factor, 0.0, kMaxFactor));
+  HR_RETURN_IF_ERROR(number("mscale", rope.mscale, 0.0, kMaxFactor));
+  HR_RETURN_IF_ERROR(number("mscale_all_dim", rope.mscale_all_dim, 0.0, kMaxFactor));
+  HR_ASSIGN_OR_RETURN(rope.truncate, config.get_bool_or(at + "truncate", rope.truncate));
+  HR_ASSIGN_OR_RETURN(rope.short_factor, read_factors(config, at + "short_factor"));
+  HR_ASSIGN_OR_RETURN(rope.long_factor, read_factors(config, at + "long_factor"));
+
+  HR_ASSIGN_OR_RETURN(rope.original_max_position_embeddings,
+                      config.get_int_or("original_max_position_embeddings", 0, 1, kMaxPositions));
+  HR_ASSIGN_OR_RETURN(rope.original_max_position_embeddings,
+                      config.get_int_or(at + "original_max_position_embeddings",
+                                        rope.original_max_position_embeddings, 1, kMaxPositions));
+  return rope;
+}
+
+}  // namespace headrace::models
