@@ -1,0 +1,267 @@
+#include "runtime/local_runner.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "models/kv_groups.h"
+
+namespace headrace::runtime {
+namespace {
+
+constexpr int32_t kDefaultContext = 8192;
+
+int32_t blocks_for(int64_t tokens) { return int32_t((tokens + kKvBlockTokens - 1) / kKvBlockTokens); }
+
+// "block_table.2" -> the field and group 2; a field without groups has group 0.
+bool parse_input_name(std::string_view name, StepField& field, int& group) {
+  const size_t dot = name.find('.');
+  group = 0;
+  if (dot != std::string_view::npos) {
+    const std::string_view digits = name.substr(dot + 1);
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), group).ec != std::errc()) return false;
+  }
+  for (int i = 0; i < kNumStepFields; ++i) {
+    if (name.substr(0, dot) == step_field_name(static_cast<StepField>(i))) {
+      field = static_cast<StepField>(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Symbols are looked up by name, so that a family may declare them in any order.
+Result<SymbolId> find_symbol(const Graph& graph, std::string_view name) {
+  for (int i = 0; i < graph.symbols.size(); ++i) {
+    if (graph.symbols.names()[i] == name) return static_cast<SymbolId>(i);
+  }
+  return error(Code::internal, "step program: no symbol {}", name);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalRunner>> LocalRunner::open(const io::ModelSource& source,
+                                                       std::shared_ptr<DeviceQueue> queue, RunnerOptions options) {
+  std::unique_ptr<LocalRunner> runner(new LocalRunner(std::move(queue), std::move(options)));
+  HR_RETURN_IF_ERROR(runner->build(source));
+  return runner;
+}
+
+Status LocalRunner::build(const io::ModelSource& source) {
+  HR_ASSIGN_OR_RETURN(const std::string model_type, source.config().get_string("model_type"));
+  HR_ASSIGN_OR_RETURN(const models::ModelFamily* family, models::find_family(model_type));
+
+  std::map<std::string, models::TensorInfo, std::less<>> tensors;
+  for (const io::SourceTensor& tensor : source.tensors()) tensors[tensor.name] = {tensor.format, tensor.shape};
+  const models::TensorLookup lookup = [&](std::string_view name) -> const models::TensorInfo* {
+    const auto found = tensors.find(name);
+    return found == tensors.end() ? nullptr : &found->second;
+  };
+  models::BuildContext context{source.config(), lookup, options_.policy, {}};
+  HR_ASSIGN_OR_RETURN(info_, family->info(context));
+
+  const int64_t trained = info_.max_position_embeddings;
+  const int64_t max_context =
+      options_.max_context > 0 ? options_.max_context : std::min<int64_t>(trained, kDefaultContext);
+  if (max_context > trained) {
+    return make_status(Code::invalid_argument, "--max-context {}: the model was trained for {} tokens", max_context,
+                       trained);
+  }
+  step_limits_.max_tokens = std::max(options_.max_tokens, options_.max_seqs);
+  step_limits_.max_seqs = options_.max_seqs;
+  step_limits_.max_blocks = blocks_for(max_context);
+  step_limits_.num_slots = options_.max_seqs;
+  context.limits = step_limits_;
+
+  HR_ASSIGN_OR_RETURN(Graph graph, family->build_step(context));
+  models::keep_outputs(graph, {"tokens", "logits"});
+  PassOptions pass_options;
+  pass_options.skip.insert(options_.skip_passes.begin(), options_.skip_passes.end());
+  pass_options.policy = options_.policy;
+  HR_ASSIGN_OR_RETURN(passes_, run_passes(graph, pass_options));
+  KernelTarget target;
+  target.isa = options_.isa;
+  HR_ASSIGN_OR_RETURN(program_, Program::create(std::move(graph), target, queue_->threads()));
+
+  HR_ASSIGN_OR_RETURN(sym_tokens_, find_symbol(program_->graph(), "T"));
+  HR_ASSIGN_OR_RETURN(sym_seqs_, find_symbol(program_->graph(), "S"));
+  HR_ASSIGN_OR_RETURN(sym_rows_, find_symbol(program_->graph(), "R"));
+  HR_ASSIGN_OR_RETURN(sym_blocks_, find_symbol(program_->graph(), "B"));
+
+  weights_ = std::make_unique<WeightStore>(source, *queue_, options_.model_name);
+  HR_RETURN_IF_ERROR(weights_->prepare(program_->weight_requests(), options_.progress));
+  HR_RETURN_IF_ERROR(program_->bind_weights(*weights_));
+
+  // One arena, as large as the largest bucket needs; a smaller bucket's plan is used when it fits, which it does but for
+  // an unlucky packing.
+  const MemoryPlan& largest = program_->plan_for(bucket(int32_t(step_limits_.max_tokens)));
+  HR_ASSIGN_OR_RETURN(arena_, Buffer::allocate(queue_->ledger(), Account::arena, options_.model_name,
+                                               uint64_t(largest.arena_bytes)));
+  program_->bind_arena(arena_.data(), largest.arena_bytes);
+  HR_ASSIGN_OR_RETURN(last_token_, Buffer::allocate(queue_->ledger(), Account::arena, options_.model_name,
+                                                    uint64_t(step_limits_.num_slots) * sizeof(int32_t)));
+
+  limits_.max_tokens = int32_t(step_limits_.max_tokens);
+  limits_.max_seqs = int32_t(step_limits_.max_seqs);
+  limits_.max_context = int32_t(max_context);
+  limits_.vocab_size = int32_t(info_.vocab_size);
+  limits_.pipeline_depth = 0;
+  const std::vector<int> group_of_layer = models::group_of_layer(info_.layer_kv);
+  HR_RETURN_IF_ERROR(place_kv(group_of_layer));
+  return bind_inputs(group_of_layer);
+}
+
+Status LocalRunner::place_kv(const std::vector<int>& group_of_layer) {
+  std::vector<KvPool::GroupSpec> groups;
+  uint64_t bytes_per_block = 0;  // over all layers
+  for (size_t layer = 0; layer < info_.layer_kv.size(); ++layer) {
+    const size_t group = size_t(group_of_layer[layer]);
+    if (group == groups.size()) groups.push_back({info_.layer_kv[layer], 0, 0});
+    ++groups[group].num_layers;
+    bytes_per_block += uint64_t(info_.layer_kv[layer].block_bytes());
+  }
+  if (!groups.empty()) {
+    const uint64_t limit = queue_->ledger().limit();
+    const uint64_t held = queue_->ledger().total();
+    const uint64_t budget = limit == 0 ? options_.kv_budget_bytes : (limit > held ? limit - held : 0);
+    const int64_t affordable = int64_t(budget / bytes_per_block);
+    const int64_t per_seq = blocks_for(limits_.max_context);
+    int64_t blocks = options_.kv_tokens > 0 ? blocks_for(options_.kv_tokens) + 1
+                                            : std::min(per_seq * limits_.max_seqs + 1, affordable);
+    // Two blocks are the least that anything runs in: the trash block and one of a sequence.
+    if (blocks < 2 || (options_.kv_tokens > 0 && limit != 0 && blocks > affordable)) {
+      return make_status(Code::resource_exhausted,
+                         "memory: the KV cache wants at least {} bytes ({} a block of {} tokens), {} are left; raise "
+                         "--memory or lower --kv-tokens",
+                         uint64_t(std::max<int64_t>(blocks, 2)) * bytes_per_block, bytes_per_block, kKvBlockTokens, budget);
+    }
+    for (KvPool::GroupSpec& group : groups) group.num_blocks = int32_t(blocks);
+    limits_.max_context = int32_t(std::min<int64_t>(limits_.max_context, (blocks - 1) * kKvBlockTokens));
+  }
+  HR_ASSIGN_OR_RETURN(kv_, KvPool::create(queue_->ledger(), options_.model_name, std::move(groups)));
+  for (const KvPool::GroupSpec& group : kv_.groups()) {
+    limits_.groups.push_back({group.spec, group.num_layers, group.num_blocks});
+  }
+  return Status();
+}
+
+Status LocalRunner::bind_inputs(const std::vector<int>& group_of_layer) {
+  const Graph& graph = program_->graph();
+  std::vector<int> index_in_group(kv_.groups().size(), 0);
+  std::vector<int> index_of_layer(group_of_layer.size(), 0);
+  for (size_t layer = 0; layer < group_of_layer.size(); ++layer) {
+    index_of_layer[layer] = index_in_group[size_t(group_of_layer[layer])]++;
+  }
+  input_data_.assign(graph.values.size(), nullptr);
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    const Value& value = graph.values[id];
+    if (value.role == ValueRole::state) {
+      Arg arg;
+      if (value.type.kind == ValueType::Kind::kv) {
+        arg.kv = kv_.layer(group_of_layer[size_t(value.layer)], index_of_layer[size_t(value.layer)]);
+      } else if (value.name == "last_token") {
+        arg.tensor = contiguous_view(last_token_.data(), DType::i32, {Dim(step_limits_.num_slots)}, Bindings());
+      } else {
+        return make_status(Code::internal, "state {}: this runner has none of that name", value.name);
+      }
+      program_->bind_state(ValueId(id), arg);
+    } else if (value.role == ValueRole::input) {
+      InputSource source{ValueId(id), StepField::token_src, 0};
+      if (!parse_input_name(value.name, source.field, source.group)) {
+        return make_status(Code::internal, "input {}: not a field of the step plan", value.name);
+      }
+      inputs_.push_back(source);
+    }
+  }
+  for (const GraphOutput& output : graph.outputs) {
+    if (output.name == "tokens") tokens_output_ = output.value;
+    if (output.name == "logits") logits_output_ = output.value;
+  }
+  if (tokens_output_ == kNone || logits_output_ == kNone) {
+    return make_status(Code::internal, "step program: outputs tokens and logits wanted");
+  }
+  return Status();
+}
+
+Bindings LocalRunner::bucket(int32_t tokens) const {
+  int64_t size = 1;
+  while (size < tokens) size *= 2;
+  size = std::min(size, step_limits_.max_tokens);
+  const int64_t seqs = std::min(size, step_limits_.max_seqs);
+  Bindings bindings;
+  bindings.set(sym_tokens_, size);
+  bindings.set(sym_seqs_, seqs);
+  bindings.set(sym_rows_, seqs);
+  bindings.set(sym_blocks_, step_limits_.max_blocks);
+  return bindings;
+}
+
+Result<Ticket> LocalRunner::submit(const StepPlan& plan) {
+  const StepHeader& header = plan.header();
+  const StepCounts& c = header.counts;
+  if (!StepPlan::valid(plan.block()) || c.tokens < 1 || c.tokens > limits_.max_tokens || c.seqs < 1 ||
+      c.seqs > limits_.max_seqs || c.seqs > c.tokens || c.logit_rows > std::min(c.tokens, limits_.max_seqs) || c.groups != int(limits_.groups.size()) ||
+      c.blocks > step_limits_.max_blocks) {
+    return error(Code::invalid_argument,
+                 "step {}: {} tokens, {} sequences, {} logit rows, {} groups, {} blocks; the runner takes {} tokens, {} "
+                 "sequences, {} groups, {} blocks",
+                 header.step, c.tokens, c.seqs, c.logit_rows, c.groups, c.blocks, limits_.max_tokens, limits_.max_seqs,
+                 limits_.groups.size(), step_limits_.max_blocks);
+  }
+  CHECK(!pending_);
+  const std::span<const std::byte> block = plan.block();
+  if (staging_.size() * sizeof(uint64_t) < block.size()) staging_.resize(block.size() / sizeof(uint64_t) * 2);
+  std::memcpy(staging_.data(), block.data(), block.size());
+  std::byte* base = reinterpret_cast<std::byte*>(staging_.data());
+  for (const InputSource& input : inputs_) {
+    std::byte* data = base + header.offsets[static_cast<int>(input.field)];
+    if (input.field == StepField::kv_slot) data += int64_t(input.group) * c.tokens * 4;
+    if (input.field == StepField::block_table) data += int64_t(input.group) * c.seqs * c.blocks * 4;
+    input_data_[size_t(input.value)] = data;
+  }
+  Bindings sizes;
+  sizes.set(sym_tokens_, c.tokens);
+  sizes.set(sym_seqs_, c.seqs);
+  sizes.set(sym_rows_, c.logit_rows);
+  sizes.set(sym_blocks_, c.blocks);
+  Bindings chosen = bucket(c.tokens);
+  if (program_->plan_for(chosen).arena_bytes > int64_t(arena_.bytes())) chosen = bucket(limits_.max_tokens);
+  program_->run(*queue_, chosen, sizes, input_data_, StepContext{header.step}, record_nodes_ ? &node_seconds_ : nullptr);
+  if (record_nodes_) {
+    node_sum_.resize(node_seconds_.size());
+    for (size_t i = 0; i < node_seconds_.size(); ++i) node_sum_[i] += node_seconds_[i];
+  }
+
+  result_.step = header.step;
+  const int32_t* tokens = program_->tensor(tokens_output_).as<int32_t>();
+  result_.tokens.assign(tokens, tokens + c.logit_rows);
+  result_.logits.clear();
+  if ((header.flags & kWantLogits) != 0) {
+    const float* logits = program_->tensor(logits_output_).as<float>();
+    result_.logits.assign(logits, logits + int64_t(c.logit_rows) * limits_.vocab_size);
+  }
+  pending_ = true;
+  return Ticket{header.step};
+}
+
+Result<StepResult> LocalRunner::wait(Ticket ticket) {
+  CHECK(pending_ && ticket.step == result_.step);
+  pending_ = false;
+  return result_;
+}
+
+RunnerMemory LocalRunner::memory() const {
+  const MemoryLedger& ledger = queue_->ledger();
+  return {weights_->bytes(), kv_.bytes(), arena_.bytes(), ledger.peak()};
+}
+
+std::vector<double> LocalRunner::take_node_seconds() {
+  record_nodes_ = true;
+  std::vector<double> taken = std::move(node_sum_);
+  node_sum_.assign(program_->graph().nodes.size(), 0.0);
+  return taken;
+}
+
+}  // namespace headrace::runtime
