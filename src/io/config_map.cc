@@ -1,4 +1,5 @@
-// Reads config.json into flat keys, and checks what callers ask for. The one file of io/ that parses configuration JSON.
+// Reads config.json into flat keys, and checks what callers ask for. The one file of io/ that parses
+// configuration JSON.
 #include "io/config_map.h"
 
 #include <cmath>
@@ -65,8 +66,9 @@ Status flatten(const Json& object, const std::string& prefix, int depth, ConfigM
 }
 
 std::string_view kind_of(const ConfigMap::Value& value) {
-  static constexpr std::string_view kKinds[] = {"a boolean", "an integer", "a number", "a string",
-                                                "a list of integers", "a list of numbers", "a list of strings"};
+  static constexpr std::string_view kKinds[] = {"a boolean",        "an integer",         "a number",
+                                                "a string",         "a list of integers", "a list of numbers",
+                                                "a list of strings"};
   return kKinds[value.index()];
 }
 
@@ -94,7 +96,8 @@ Result<ConfigMap> ConfigMap::from_json(std::string_view text) {
   // nlohmann-json reports errors by exception; none leaves this function.
   try {
     const Json json = Json::parse(text);
-    if (!json.is_object()) return error(Code::malformed, "config: want a JSON object at the top, got {}", json.type_name());
+    if (!json.is_object())
+      return error(Code::malformed, "config: want a JSON object at the top, got {}", json.type_name());
     ConfigMap out;
     HR_RETURN_IF_ERROR(flatten(json, "", 0, out));
     return out;
@@ -110,7 +113,8 @@ Result<int64_t> ConfigMap::get_int(std::string_view key, int64_t min, int64_t ma
   const std::string wanted = fmt::format("an integer in {}..{}", min, max);
   if (at == values_.end()) return tl::unexpected<Status>(missing(key, wanted));
   const auto* whole = std::get_if<int64_t>(&at->second);
-  if (whole == nullptr || *whole < min || *whole > max) return tl::unexpected<Status>(wrong_type(key, wanted, at->second));
+  if (whole == nullptr || *whole < min || *whole > max)
+    return tl::unexpected<Status>(wrong_type(key, wanted, at->second));
   return *whole;
 }
 
@@ -142,7 +146,8 @@ Result<bool> ConfigMap::get_bool(std::string_view key) const {
   return *flag;
 }
 
-Result<int64_t> ConfigMap::get_int_or(std::string_view key, int64_t fallback, int64_t min, int64_t max) const {
+Result<int64_t> ConfigMap::get_int_or(std::string_view key, int64_t fallback, int64_t min,
+                                      int64_t max) const {
   return has(key) ? get_int(key, min, max) : Result<int64_t>(fallback);
 }
 Result<double> ConfigMap::get_number_or(std::string_view key, double fallback, double min, double max) const {

@@ -1,5 +1,5 @@
-// Dummy weights: the tensors that a config.json implies, filled with random numbers when they are read. Measures speed
-// and memory of models whose weights are not at hand.
+// Dummy weights: the tensors that a config.json implies, filled with random numbers when they are read.
+// Measures speed and memory of models whose weights are not at hand.
 #include <array>
 #include <filesystem>
 
@@ -27,7 +27,8 @@ Result<Extents> read_extents(const ConfigMap& config) {
   HR_ASSIGN_OR_RETURN(out[Extent::intermediate], config.get_int("intermediate_size", 1, kMaxDim));
   HR_ASSIGN_OR_RETURN(const int64_t heads, config.get_int("num_attention_heads", 1, 1 << 12));
   HR_ASSIGN_OR_RETURN(const int64_t kv_heads, config.get_int_or("num_key_value_heads", heads, 1, 1 << 12));
-  HR_ASSIGN_OR_RETURN(out[Extent::head_dim], config.get_int_or("head_dim", out[Extent::hidden] / heads, 1, 1 << 12));
+  HR_ASSIGN_OR_RETURN(out[Extent::head_dim],
+                      config.get_int_or("head_dim", out[Extent::hidden] / heads, 1, 1 << 12));
   out[Extent::q_heads] = heads * out[Extent::head_dim];
   out[Extent::kv_heads] = kv_heads * out[Extent::head_dim];
   return out;
@@ -45,7 +46,8 @@ std::string writable_formats() {
 
 class DummySource : public ModelSource {
  public:
-  DummySource(std::string path, uint64_t seed, Format format) : path_(std::move(path)), seed_(seed), format_(format) {}
+  DummySource(std::string path, uint64_t seed, Format format)
+      : path_(std::move(path)), seed_(seed), format_(format) {}
 
   Status load(std::string_view json) {
     if (format_info(format_).encode == nullptr) {
@@ -62,7 +64,8 @@ class DummySource : public ModelSource {
       if (!belongs(row, *family) || (row.optional && (row.hf != "lm_head" || tied))) continue;
       for (int64_t layer = 0; layer < (row.per_layer ? layers : 1); ++layer) {
         const std::string prefix = row.per_layer ? fmt::format("model.layers.{}.", layer) : "";
-        HR_RETURN_IF_ERROR(add(fmt::format("{}{}.weight", prefix, row.hf), extents[row.rows], extents[row.columns]));
+        HR_RETURN_IF_ERROR(
+            add(fmt::format("{}{}.weight", prefix, row.hf), extents[row.rows], extents[row.columns]));
       }
     }
     return index_.build(tensors_);
@@ -75,7 +78,8 @@ class DummySource : public ModelSource {
     return at < 0 ? nullptr : &tensors_[at];
   }
 
-  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor, std::vector<std::byte>& scratch) const override {
+  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor,
+                                           std::vector<std::byte>& scratch) const override {
     const FormatInfo& info = format_info(tensor.format);
     const uint64_t key = random_key(seed_, tensor.name);
     const bool norm = tensor.shape.size() == 1;
@@ -102,11 +106,14 @@ class DummySource : public ModelSource {
     tensor.shape = columns == 0 ? std::vector<int64_t>{rows} : std::vector<int64_t>{rows, columns};
     const FormatInfo& info = format_info(tensor.format);
     if (tensor.shape.back() % info.block_elements != 0) {
-      return make_status(Code::invalid_argument, "{}: rows of {} elements are not whole {} blocks of {}; choose another format",
+      return make_status(Code::invalid_argument,
+                         "{}: rows of {} elements are not whole {} blocks of {}; choose another format",
                          tensor.name, tensor.shape.back(), info.name, info.block_elements);
     }
     // Both dimensions are at most 2^24: no product here can overflow.
-    HR_ASSIGN_OR_RETURN(tensor.bytes, format_bytes(tensor.format, static_cast<uint64_t>(rows * std::max<int64_t>(columns, 1))));
+    HR_ASSIGN_OR_RETURN(
+        tensor.bytes,
+        format_bytes(tensor.format, static_cast<uint64_t>(rows * std::max<int64_t>(columns, 1))));
     tensors_.push_back(std::move(tensor));
     return Status();
   }
@@ -121,14 +128,16 @@ class DummySource : public ModelSource {
 
 }  // namespace
 
-Result<std::unique_ptr<ModelSource>> ModelSource::open_dummy(const std::string& path, uint64_t seed, Format format) {
+Result<std::unique_ptr<ModelSource>> ModelSource::open_dummy(const std::string& path, uint64_t seed,
+                                                             Format format) {
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(path, ignored);
   const std::string file_path = folder ? (std::filesystem::path(path) / "config.json").string() : path;
   HR_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(file_path));
   const std::string_view json(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   auto source = std::make_unique<DummySource>(path, seed, format);
-  if (Status status = source->load(json); !status.ok()) return tl::unexpected<Status>(status.with_context(file_path));
+  if (Status status = source->load(json); !status.ok())
+    return tl::unexpected<Status>(status.with_context(file_path));
   return source;
 }
 

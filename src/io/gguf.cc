@@ -8,6 +8,8 @@
 #include <numeric>
 #include <type_traits>
 
+#include "io/shown_name.h"
+
 namespace headrace::io {
 namespace {
 
@@ -17,25 +19,30 @@ constexpr int kMaxArrayDepth = 8;
 constexpr uint64_t kMaxNameBytes = 65535;  // the format's own limit for keys; also kept for tensor names
 constexpr uint32_t kMaxDims = 4;
 
-constexpr std::array<std::string_view, 13> kTypeNames = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
-                                                         "bool", "string", "array", "u64", "i64", "f64"};
+constexpr std::array<std::string_view, 13> kTypeNames = {
+    "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
 
 // Bytes of one element; 0 for strings and arrays.
 constexpr uint64_t scalar_bytes(GgufType type) {
   switch (type) {
     case GgufType::u8:
     case GgufType::i8:
-    case GgufType::boolean: return 1;
+    case GgufType::boolean:
+      return 1;
     case GgufType::u16:
-    case GgufType::i16: return 2;
+    case GgufType::i16:
+      return 2;
     case GgufType::u32:
     case GgufType::i32:
-    case GgufType::f32: return 4;
+    case GgufType::f32:
+      return 4;
     case GgufType::u64:
     case GgufType::i64:
-    case GgufType::f64: return 8;
+    case GgufType::f64:
+      return 8;
     case GgufType::string:
-    case GgufType::array: return 0;
+    case GgufType::array:
+      return 0;
   }
   return 0;
 }
@@ -46,10 +53,11 @@ std::string tensor_type_name(uint32_t type) {
     uint32_t type;
     std::string_view name;
   };
-  static constexpr Row kNames[] = {{9, "Q8_1"},    {10, "Q2_K"},   {11, "Q3_K"},   {13, "Q5_K"},  {15, "Q8_K"},
-                                   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"},
-                                   {21, "IQ3_S"},  {22, "IQ2_S"},  {23, "IQ4_XS"}, {29, "IQ1_M"}, {34, "TQ1_0"},
-                                   {35, "TQ2_0"},  {39, "MXFP4"},  {40, "NVFP4"},  {41, "Q1_0"}};
+  static constexpr Row kNames[] = {{9, "Q8_1"},    {10, "Q2_K"},    {11, "Q3_K"},   {13, "Q5_K"},
+                                   {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
+                                   {19, "IQ1_S"},  {20, "IQ4_NL"},  {21, "IQ3_S"},  {22, "IQ2_S"},
+                                   {23, "IQ4_XS"}, {29, "IQ1_M"},   {34, "TQ1_0"},  {35, "TQ2_0"},
+                                   {39, "MXFP4"},  {40, "NVFP4"},   {41, "Q1_0"}};
   for (const Row& row : kNames) {
     if (row.type == type) return fmt::format("{} ({})", type, row.name);
   }
@@ -64,15 +72,6 @@ std::string readable_formats() {
     names += info.name;
   }
   return names;
-}
-
-// A name from a file, for a message: short, and without bytes that a terminal would act on.
-std::string shown(std::string_view name) {
-  constexpr size_t kMax = 80;
-  std::string text;
-  for (const char c : name.substr(0, kMax)) text += static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
-  if (name.size() > kMax) text += "...";
-  return text;
 }
 
 template <class T>
@@ -98,8 +97,9 @@ class Cursor {
 
   Result<std::span<const std::byte>> take(uint64_t count, std::string_view what) {
     if (count > remaining()) {
-      return error(Code::malformed, "{} at byte {}: want {} bytes, the file has {} left; it is cut short or damaged",
-                   what, position_, count, remaining());
+      return error(Code::malformed,
+                   "{} at byte {}: want {} bytes, the file has {} left; it is cut short or damaged", what,
+                   position_, count, remaining());
     }
     const std::span<const std::byte> bytes = bytes_.subspan(position_, count);
     position_ += count;
@@ -122,8 +122,8 @@ class Cursor {
 Result<GgufType> value_type(Cursor& in, std::string_view what) {
   HR_ASSIGN_OR_RETURN(const uint32_t type, in.scalar<uint32_t>(what));
   if (type >= kTypeNames.size()) {
-    return error(Code::malformed, "{}: value type {} at byte {}; GGUF defines 0 to {}", what, type, in.position() - 4,
-                 kTypeNames.size() - 1);
+    return error(Code::malformed, "{}: value type {} at byte {}; GGUF defines 0 to {}", what, type,
+                 in.position() - 4, kTypeNames.size() - 1);
   }
   return static_cast<GgufType>(type);
 }
@@ -133,10 +133,13 @@ Result<GgufArray> read_array(Cursor& in, std::string_view what, int depth);
 // Moves past `count` elements after checking each; afterwards the bytes can be read without checks.
 Status skip_elements(Cursor& in, GgufType element, uint64_t count, std::string_view what, int depth) {
   // The fewest bytes an element can take: a string's length, an array's type and count.
-  const uint64_t least = element == GgufType::string ? 8 : element == GgufType::array ? 12 : scalar_bytes(element);
+  const uint64_t least = element == GgufType::string  ? 8
+                         : element == GgufType::array ? 12
+                                                      : scalar_bytes(element);
   if (count > in.remaining() / least) {
-    return make_status(Code::malformed, "{}: an array of {} {} at byte {}, but the file has only {} bytes left", what,
-                       count, gguf_type_name(element), in.position(), in.remaining());
+    return make_status(Code::malformed,
+                       "{}: an array of {} {} at byte {}, but the file has only {} bytes left", what, count,
+                       gguf_type_name(element), in.position(), in.remaining());
   }
   if (element == GgufType::string) {
     for (uint64_t i = 0; i < count; ++i) {
@@ -153,7 +156,8 @@ Status skip_elements(Cursor& in, GgufType element, uint64_t count, std::string_v
   HR_ASSIGN_OR_RETURN(std::span<const std::byte> bytes, in.take(count * least, what));
   if (element == GgufType::boolean) {
     for (const std::byte value : bytes) {
-      if (value > std::byte{1}) return make_status(Code::malformed, "{}: a bool has the value {}", what, int(value));
+      if (value > std::byte{1})
+        return make_status(Code::malformed, "{}: a bool has the value {}", what, int(value));
     }
   }
   return Status();
@@ -161,7 +165,8 @@ Status skip_elements(Cursor& in, GgufType element, uint64_t count, std::string_v
 
 Result<GgufArray> read_array(Cursor& in, std::string_view what, int depth) {
   if (depth > kMaxArrayDepth) {
-    return error(Code::malformed, "{}: arrays nested more than {} deep at byte {}", what, kMaxArrayDepth, in.position());
+    return error(Code::malformed, "{}: arrays nested more than {} deep at byte {}", what, kMaxArrayDepth,
+                 in.position());
   }
   HR_ASSIGN_OR_RETURN(const GgufType element, value_type(in, what));
   HR_ASSIGN_OR_RETURN(const uint64_t count, in.scalar<uint64_t>(what));
@@ -174,23 +179,35 @@ using Value = decltype(GgufEntry::value);
 
 Value load_scalar(GgufType type, const std::byte* at) {
   switch (type) {
-    case GgufType::u8: return uint64_t{load<uint8_t>(at)};
-    case GgufType::u16: return uint64_t{load<uint16_t>(at)};
-    case GgufType::u32: return uint64_t{load<uint32_t>(at)};
-    case GgufType::u64: return load<uint64_t>(at);
-    case GgufType::i8: return int64_t{load<int8_t>(at)};
-    case GgufType::i16: return int64_t{load<int16_t>(at)};
-    case GgufType::i32: return int64_t{load<int32_t>(at)};
-    case GgufType::i64: return load<int64_t>(at);
-    case GgufType::f32: return double{load<float>(at)};
-    case GgufType::f64: return load<double>(at);
-    default: return load<uint8_t>(at) != 0;
+    case GgufType::u8:
+      return uint64_t{load<uint8_t>(at)};
+    case GgufType::u16:
+      return uint64_t{load<uint16_t>(at)};
+    case GgufType::u32:
+      return uint64_t{load<uint32_t>(at)};
+    case GgufType::u64:
+      return load<uint64_t>(at);
+    case GgufType::i8:
+      return int64_t{load<int8_t>(at)};
+    case GgufType::i16:
+      return int64_t{load<int16_t>(at)};
+    case GgufType::i32:
+      return int64_t{load<int32_t>(at)};
+    case GgufType::i64:
+      return load<int64_t>(at);
+    case GgufType::f32:
+      return double{load<float>(at)};
+    case GgufType::f64:
+      return load<double>(at);
+    default:
+      return load<uint8_t>(at) != 0;
   }
 }
 
 std::optional<int64_t> as_integer(const Value& value) {
   if (const auto* natural = std::get_if<uint64_t>(&value)) {
-    if (*natural <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return static_cast<int64_t>(*natural);
+    if (*natural <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      return static_cast<int64_t>(*natural);
   }
   if (const auto* integer = std::get_if<int64_t>(&value)) return *integer;
   return std::nullopt;
@@ -205,10 +222,16 @@ std::optional<double> as_number(const Value& value) {
 
 }  // namespace
 
-std::string_view gguf_type_name(GgufType type) { return kTypeNames[static_cast<size_t>(type)]; }
+std::string_view gguf_type_name(GgufType type) {
+  return kTypeNames[static_cast<size_t>(type)];
+}
 
-std::optional<int64_t> GgufEntry::integer() const { return as_integer(value); }
-std::optional<double> GgufEntry::number() const { return as_number(value); }
+std::optional<int64_t> GgufEntry::integer() const {
+  return as_integer(value);
+}
+std::optional<double> GgufEntry::number() const {
+  return as_number(value);
+}
 std::optional<bool> GgufEntry::boolean() const {
   const auto* flag = std::get_if<bool>(&value);
   return flag == nullptr ? std::nullopt : std::optional<bool>(*flag);
@@ -226,7 +249,8 @@ std::optional<std::vector<int64_t>> GgufArray::integers() const {
   for (uint64_t i = 0; i < count_; ++i) {
     const Value value = load_scalar(element_, bytes_.data() + i * size);
     const auto* flag = std::get_if<bool>(&value);
-    const std::optional<int64_t> integer = flag != nullptr ? std::optional<int64_t>(*flag) : as_integer(value);
+    const std::optional<int64_t> integer =
+        flag != nullptr ? std::optional<int64_t>(*flag) : as_integer(value);
     if (!integer) return std::nullopt;
     out.push_back(*integer);
   }
@@ -238,7 +262,8 @@ std::optional<std::vector<double>> GgufArray::numbers() const {
   if (size == 0 || element_ == GgufType::boolean) return std::nullopt;
   std::vector<double> out;
   out.reserve(count_);
-  for (uint64_t i = 0; i < count_; ++i) out.push_back(*as_number(load_scalar(element_, bytes_.data() + i * size)));
+  for (uint64_t i = 0; i < count_; ++i)
+    out.push_back(*as_number(load_scalar(element_, bytes_.data() + i * size)));
   return out;
 }
 
@@ -278,14 +303,16 @@ class GgufParser {
   Status header() {
     HR_ASSIGN_OR_RETURN(std::span<const std::byte> magic, in_.take(4, "magic"));
     if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
-      return make_status(Code::malformed, "not a GGUF file: it starts with bytes {:02x} {:02x} {:02x} {:02x}, not 'GGUF'",
+      return make_status(Code::malformed,
+                         "not a GGUF file: it starts with bytes {:02x} {:02x} {:02x} {:02x}, not 'GGUF'",
                          int(magic[0]), int(magic[1]), int(magic[2]), int(magic[3]));
     }
     HR_ASSIGN_OR_RETURN(out_.version_, in_.scalar<uint32_t>("version"));
     if (out_.version_ != 2 && out_.version_ != 3) {
       const uint32_t swapped = __builtin_bswap32(out_.version_);
       if (swapped >= 1 && swapped <= 3) {
-        return make_status(Code::unsupported, "big-endian GGUF (version {}); convert it to little-endian", swapped);
+        return make_status(Code::unsupported, "big-endian GGUF (version {}); convert it to little-endian",
+                           swapped);
       }
       return make_status(Code::unsupported, "GGUF version {}; Headrace reads 2 and 3", out_.version_);
     }
@@ -306,8 +333,8 @@ class GgufParser {
   Result<std::string_view> name(std::string_view what) {
     HR_ASSIGN_OR_RETURN(const std::string_view text, in_.string(what));
     if (text.size() > kMaxNameBytes) {
-      return error(Code::malformed, "{} of {} bytes before byte {}; GGUF allows {}", what, text.size(), in_.position(),
-                   kMaxNameBytes);
+      return error(Code::malformed, "{} of {} bytes before byte {}; GGUF allows {}", what, text.size(),
+                   in_.position(), kMaxNameBytes);
     }
     return text;
   }
@@ -315,7 +342,7 @@ class GgufParser {
   Status metadata() {
     for (uint64_t i = 0; i < num_entries_; ++i) {
       HR_ASSIGN_OR_RETURN(const std::string_view key, name("metadata key"));
-      const std::string what = fmt::format("metadata '{}'", shown(key));
+      const std::string what = fmt::format("metadata '{}'", shown_name(key));
       HR_ASSIGN_OR_RETURN(const GgufType type, value_type(in_, what));
       if (type == GgufType::string) {
         HR_ASSIGN_OR_RETURN(const std::string_view text, in_.string(what));
@@ -338,18 +365,20 @@ class GgufParser {
     std::ranges::sort(out_.by_key_, {}, key_of);
     const auto twice = std::ranges::adjacent_find(out_.by_key_, {}, key_of);
     if (twice == out_.by_key_.end()) return Status();
-    return make_status(Code::malformed, "metadata '{}' appears twice", shown(key_of(*twice)));
+    return make_status(Code::malformed, "metadata '{}' appears twice", shown_name(key_of(*twice)));
   }
 
   Status alignment() {
     const GgufEntry* entry = out_.find("general.alignment");
     if (entry == nullptr) return Status();
     if (entry->type != GgufType::u32) {
-      return make_status(Code::malformed, "general.alignment is a {}; want a u32", gguf_type_name(entry->type));
+      return make_status(Code::malformed, "general.alignment is a {}; want a u32",
+                         gguf_type_name(entry->type));
     }
     out_.alignment_ = std::get<uint64_t>(entry->value);
     if (out_.alignment_ == 0 || out_.alignment_ % 8 != 0) {
-      return make_status(Code::malformed, "general.alignment is {}; want a multiple of 8 above 0", out_.alignment_);
+      return make_status(Code::malformed, "general.alignment is {}; want a multiple of 8 above 0",
+                         out_.alignment_);
     }
     return Status();
   }
@@ -357,9 +386,10 @@ class GgufParser {
   Status tensor_infos() {
     for (uint64_t i = 0; i < num_tensors_; ++i) {
       HR_ASSIGN_OR_RETURN(const std::string_view text, name("tensor name"));
-      GgufTensor tensor{.name = text, .format = Format::f32, .rank = 0, .dims = {1, 1, 1, 1}, .offset = 0, .bytes = 0};
+      GgufTensor tensor{
+          .name = text, .format = Format::f32, .rank = 0, .dims = {1, 1, 1, 1}, .offset = 0, .bytes = 0};
       if (Status status = tensor_info(tensor); !status.ok()) {
-        return status.with_context(fmt::format("tensor '{}'", shown(text)));
+        return status.with_context(fmt::format("tensor '{}'", shown_name(text)));
       }
       out_.tensors_.push_back(tensor);
     }
@@ -378,15 +408,17 @@ class GgufParser {
       HR_ASSIGN_OR_RETURN(const uint64_t dim, in_.scalar<uint64_t>("dimension"));
       if (dim == 0 || dim > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
           __builtin_mul_overflow(elements, static_cast<int64_t>(dim), &elements)) {
-        return make_status(Code::malformed, "dimension {} is {}; want at least 1, and fewer than 2^63 elements in all",
-                           axis, dim);
+        return make_status(Code::malformed,
+                           "dimension {} is {}; want at least 1, and fewer than 2^63 elements in all", axis,
+                           dim);
       }
       tensor.dims[axis] = dim;
     }
     HR_ASSIGN_OR_RETURN(const uint32_t type, in_.scalar<uint32_t>("tensor type"));
     const std::optional<Format> format = format_from_gguf(type);
     if (!format) {
-      return make_status(Code::unsupported, "type {}; Headrace reads {}", tensor_type_name(type), readable_formats());
+      return make_status(Code::unsupported, "type {}; Headrace reads {}", tensor_type_name(type),
+                         readable_formats());
     }
     tensor.format = *format;
     if (tensor.dims[0] % static_cast<uint64_t>(format_info(*format).block_elements) != 0) {
@@ -409,7 +441,7 @@ class GgufParser {
     std::ranges::sort(names);
     const auto twice = std::ranges::adjacent_find(names);
     if (twice == names.end()) return Status();
-    return make_status(Code::malformed, "tensor '{}' appears twice", shown(*twice));
+    return make_status(Code::malformed, "tensor '{}' appears twice", shown_name(*twice));
   }
 
   // Every tensor lies inside the file, and no two share a byte.
@@ -421,10 +453,11 @@ class GgufParser {
     for (GgufTensor& tensor : out_.tensors_) {
       const uint64_t room = start > size || tensor.offset > size - start ? 0 : size - start - tensor.offset;
       if (tensor.bytes > room) {
-        return make_status(Code::malformed,
-                           "tensor '{}': want {} bytes at offset {} of the data, the file has {} there; it is cut "
-                           "short or damaged",
-                           shown(tensor.name), tensor.bytes, tensor.offset, room);
+        return make_status(
+            Code::malformed,
+            "tensor '{}': want {} bytes at offset {} of the data, the file has {} there; it is cut "
+            "short or damaged",
+            shown_name(tensor.name), tensor.bytes, tensor.offset, room);
       }
       tensor.offset += start;
     }
@@ -434,8 +467,8 @@ class GgufParser {
     std::ranges::sort(sorted, {}, [](const GgufTensor* tensor) { return tensor->offset; });
     for (size_t i = 1; i < sorted.size(); ++i) {
       if (sorted[i - 1]->offset + sorted[i - 1]->bytes > sorted[i]->offset) {
-        return make_status(Code::malformed, "tensors '{}' and '{}' overlap", shown(sorted[i - 1]->name),
-                           shown(sorted[i]->name));
+        return make_status(Code::malformed, "tensors '{}' and '{}' overlap", shown_name(sorted[i - 1]->name),
+                           shown_name(sorted[i]->name));
       }
     }
     return Status();
@@ -455,7 +488,9 @@ Result<GgufFile> GgufFile::open(const std::string& path) {
   return parsed;
 }
 
-Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes) { return GgufParser(bytes).parse(); }
+Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes) {
+  return GgufParser(bytes).parse();
+}
 
 const GgufEntry* GgufFile::find(std::string_view key) const {
   const auto key_of = [this](uint32_t index) { return metadata_[index].key; };

@@ -1,8 +1,8 @@
 #pragma once
-// The GGUF container, versions 2 and 3 (little-endian): metadata and tensor positions, checked whole before anything
-// is handed out. Strings and arrays are views into the file's bytes. Parsing takes time and memory linear in the
-// header (sorting names adds a logarithm); no count from the file is believed before the bytes for it are there.
-// Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// The GGUF container, versions 2 and 3 (little-endian): metadata and tensor positions, checked whole before
+// anything is handed out. Strings and arrays are views into the file's bytes. Parsing takes time and memory
+// linear in the header (sorting names adds a logarithm); no count from the file is believed before the bytes
+// for it are there. Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 #include <array>
 #include <cstdint>
@@ -30,7 +30,8 @@ class GgufArray {
   GgufType element() const { return element_; }
   uint64_t count() const { return count_; }
 
-  // The elements, where their type allows: integers that fit int64 (booleans as 0 and 1); numbers; strings; arrays.
+  // The elements, where their type allows: integers that fit int64 (booleans as 0 and 1); numbers; strings;
+  // arrays.
   std::optional<std::vector<int64_t>> integers() const;
   std::optional<std::vector<double>> numbers() const;
   std::optional<std::vector<std::string_view>> strings() const;
@@ -76,7 +77,9 @@ class GgufFile {
   std::span<const GgufEntry> metadata() const { return metadata_; }
   const GgufEntry* find(std::string_view key) const;
   std::span<const GgufTensor> tensors() const { return tensors_; }
-  std::span<const std::byte> data(const GgufTensor& tensor) const { return bytes_.subspan(tensor.offset, tensor.bytes); }
+  std::span<const std::byte> data(const GgufTensor& tensor) const {
+    return bytes_.subspan(tensor.offset, tensor.bytes);
+  }
   void drop(const GgufTensor& tensor) const { file_.drop(tensor.offset, tensor.bytes); }
 
  private:

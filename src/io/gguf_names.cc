@@ -30,7 +30,8 @@ constexpr KeyRow kKeys[] = {
     {"rope.freq_base", "rope_theta", Kind::number, false},
     {"rope.scaling.type", "rope_scaling.rope_type", Kind::text, false},
     {"rope.scaling.factor", "rope_scaling.factor", Kind::number, false},
-    {"rope.scaling.original_context_length", "rope_scaling.original_max_position_embeddings", Kind::integer, false},
+    {"rope.scaling.original_context_length", "rope_scaling.original_max_position_embeddings", Kind::integer,
+     false},
     {"rope.scaling.attn_factor", "rope_scaling.attention_factor", Kind::number, false},
     {"rope.scaling.yarn_beta_fast", "rope_scaling.beta_fast", Kind::number, false},
     {"rope.scaling.yarn_beta_slow", "rope_scaling.beta_slow", Kind::number, false},
@@ -69,7 +70,8 @@ Status translate(const GgufEntry& entry, const KeyRow& row, ConfigMap& config) {
     case Kind::text: {
       const auto value = entry.string();
       if (!value) {
-        return make_status(Code::malformed, "{} is of type {}; want a string", entry.key, gguf_type_name(entry.type));
+        return make_status(Code::malformed, "{} is of type {}; want a string", entry.key,
+                           gguf_type_name(entry.type));
       }
       config.set(std::string(row.hf), std::string(*value));
       return Status();
@@ -91,8 +93,10 @@ Status fill_in(const GgufFile& file, const Family& family, ConfigMap& config) {
   if (!config.has("num_key_value_heads")) config.set("num_key_value_heads", heads);
   if (!config.has("head_dim")) {
     if (hidden % heads != 0) {
-      return make_status(Code::malformed, "{} heads do not divide the embedding length {}, and {}.attention.key_length is absent",
-                         heads, hidden, family.gguf_architecture);
+      return make_status(
+          Code::malformed,
+          "{} heads do not divide the embedding length {}, and {}.attention.key_length is absent", heads,
+          hidden, family.gguf_architecture);
     }
     config.set("head_dim", hidden / heads);
   }
@@ -117,8 +121,8 @@ Status rotary(const GgufFile& file, const Family& family, ConfigMap& config) {
     HR_ASSIGN_OR_RETURN(const int64_t rotated, uniform(*entry));
     HR_ASSIGN_OR_RETURN(const int64_t head_dim, config.get_int("head_dim", 1, 1 << 16));
     if (rotated < 2 || rotated > head_dim || rotated % 2 != 0) {
-      return make_status(Code::malformed, "{} is {}; want an even number in 2..{} (the head's width)", entry->key, rotated,
-                         head_dim);
+      return make_status(Code::malformed, "{} is {}; want an even number in 2..{} (the head's width)",
+                         entry->key, rotated, head_dim);
     }
     if (rotated != head_dim) {
       config.set("partial_rotary_factor", static_cast<double>(rotated) / static_cast<double>(head_dim));
@@ -126,7 +130,8 @@ Status rotary(const GgufFile& file, const Family& family, ConfigMap& config) {
   }
   if (const GgufEntry* entry = file.find(prefix + "scale_linear")) {
     const auto factor = entry->number();
-    if (!factor || !(*factor > 0)) return make_status(Code::malformed, "{}: want a number above 0", entry->key);
+    if (!factor || !(*factor > 0))
+      return make_status(Code::malformed, "{}: want a number above 0", entry->key);
     if (*factor != 1.0 && !config.has("rope_scaling.rope_type")) {
       config.set("rope_scaling.rope_type", std::string("linear"));
       config.set("rope_scaling.factor", *factor);
@@ -140,11 +145,13 @@ Status rotary(const GgufFile& file, const Family& family, ConfigMap& config) {
   if (factors == nullptr) return Status();
   constexpr uint64_t kMaxFactors = 4096;
   if (factors->format != Format::f32 || factors->rank != 1 || factors->dims[0] > kMaxFactors) {
-    return make_status(Code::malformed, "rope_freqs.weight: want one row of at most {} f32 values", kMaxFactors);
+    return make_status(Code::malformed, "rope_freqs.weight: want one row of at most {} f32 values",
+                       kMaxFactors);
   }
   HR_RETURN_IF_ERROR(check_finite_blocks(Format::f32, file.data(*factors)).with_context("rope_freqs.weight"));
   std::vector<float> values(factors->dims[0]);
-  format_info(Format::f32).decode(file.data(*factors).data(), static_cast<int64_t>(values.size()), values.data());
+  format_info(Format::f32)
+      .decode(file.data(*factors).data(), static_cast<int64_t>(values.size()), values.data());
   config.set("rope_scaling.freq_factors", std::vector<double>(values.begin(), values.end()));
   return Status();
 }
@@ -167,7 +174,8 @@ Result<std::string> text_or_empty(const GgufFile& file, std::string_view key) {
   const GgufEntry* entry = file.find(key);
   if (entry == nullptr) return std::string();
   const auto text = entry->string();
-  if (!text) return error(Code::malformed, "{} is of type {}; want a string", key, gguf_type_name(entry->type));
+  if (!text)
+    return error(Code::malformed, "{} is of type {}; want a string", key, gguf_type_name(entry->type));
   return std::string(*text);
 }
 
@@ -185,7 +193,8 @@ Result<int32_t> id_or_none(const GgufFile& file, std::string_view key, size_t co
   if (entry == nullptr) return -1;
   const auto id = entry->integer();
   if (!id || *id < 0 || *id >= static_cast<int64_t>(count)) {
-    return error(Code::malformed, "{}: want a token id in 0..{}, got {}", key, static_cast<int64_t>(count) - 1,
+    return error(Code::malformed, "{}: want a token id in 0..{}, got {}", key,
+                 static_cast<int64_t>(count) - 1,
                  id ? fmt::format("{}", *id) : std::string(gguf_type_name(entry->type)));
   }
   return static_cast<int32_t>(*id);
@@ -231,7 +240,8 @@ Result<ConfigMap> config_from_gguf(const GgufFile& file, const Family& family) {
     if (entry != nullptr) {
       HR_RETURN_IF_ERROR(translate(*entry, row, config));
     } else if (row.required) {
-      return error(Code::malformed, "metadata '{}' is missing; a {} model needs it", key, family.gguf_architecture);
+      return error(Code::malformed, "metadata '{}' is missing; a {} model needs it", key,
+                   family.gguf_architecture);
     }
   }
   HR_RETURN_IF_ERROR(fill_in(file, family, config));
@@ -245,11 +255,13 @@ Result<VocabMetadata> vocab_from_gguf(const GgufFile& file) {
   HR_ASSIGN_OR_RETURN(vocab.model, text_or_empty(file, "tokenizer.ggml.model"));
   HR_ASSIGN_OR_RETURN(vocab.tokens, texts(file, "tokenizer.ggml.tokens"));
   if (vocab.model.empty() || vocab.tokens.empty()) {
-    return error(Code::not_found, "the file holds no vocabulary (tokenizer.ggml.model and tokenizer.ggml.tokens)");
+    return error(Code::not_found,
+                 "the file holds no vocabulary (tokenizer.ggml.model and tokenizer.ggml.tokens)");
   }
   constexpr size_t kMaxTokens = size_t{1} << 26;
   if (vocab.tokens.size() > kMaxTokens) {
-    return error(Code::malformed, "a vocabulary of {} tokens; want at most {}", vocab.tokens.size(), kMaxTokens);
+    return error(Code::malformed, "a vocabulary of {} tokens; want at most {}", vocab.tokens.size(),
+                 kMaxTokens);
   }
   HR_ASSIGN_OR_RETURN(vocab.pre, text_or_empty(file, "tokenizer.ggml.pre"));
   HR_ASSIGN_OR_RETURN(vocab.merges, texts(file, "tokenizer.ggml.merges"));
@@ -272,7 +284,8 @@ Result<VocabMetadata> vocab_from_gguf(const GgufFile& file) {
   const bool sentencepiece = vocab.model == "llama";
   HR_ASSIGN_OR_RETURN(vocab.add_bos, flag_or(file, "tokenizer.ggml.add_bos_token", sentencepiece));
   HR_ASSIGN_OR_RETURN(vocab.add_eos, flag_or(file, "tokenizer.ggml.add_eos_token", false));
-  HR_ASSIGN_OR_RETURN(vocab.add_space_prefix, flag_or(file, "tokenizer.ggml.add_space_prefix", sentencepiece));
+  HR_ASSIGN_OR_RETURN(vocab.add_space_prefix,
+                      flag_or(file, "tokenizer.ggml.add_space_prefix", sentencepiece));
   return vocab;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// GGUF metadata as the rest of Headrace wants it: configuration under Hugging Face keys, and the vocabulary. Tensor
-// names are weight_names.h's.
+// GGUF metadata as the rest of Headrace wants it: configuration under Hugging Face keys, and the vocabulary.
+// Tensor names are weight_names.h's.
 
 #include "io/config_map.h"
 #include "io/gguf.h"
@@ -11,8 +11,8 @@ namespace headrace::io {
 
 // The family of the file's general.architecture. Errors: malformed (no such key), unsupported.
 Result<const Family*> gguf_family(const GgufFile& file);
-// Errors: malformed when a key that the family needs is missing or of another type, unsupported for what a model file
-// cannot express (a width that changes from layer to layer).
+// Errors: malformed when a key that the family needs is missing or of another type, unsupported for what a
+// model file cannot express (a width that changes from layer to layer).
 Result<ConfigMap> config_from_gguf(const GgufFile& file, const Family& family);
 // Errors: not_found (no vocabulary in the file), malformed.
 Result<VocabMetadata> vocab_from_gguf(const GgufFile& file);

@@ -20,7 +20,8 @@ class GgufSource : public ModelSource {
       out.name = hf_name(*family, tensor.name);
       out.format = tensor.format;
       out.bytes = tensor.bytes;
-      for (uint32_t axis = tensor.rank; axis-- > 0;) out.shape.push_back(static_cast<int64_t>(tensor.dims[axis]));
+      for (uint32_t axis = tensor.rank; axis-- > 0;)
+        out.shape.push_back(static_cast<int64_t>(tensor.dims[axis]));
     }
     return index_.build(tensors_);
   }
@@ -31,7 +32,8 @@ class GgufSource : public ModelSource {
     const int64_t at = index_.find(name);
     return at < 0 ? nullptr : &tensors_[at];
   }
-  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor, std::vector<std::byte>&) const override {
+  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor,
+                                           std::vector<std::byte>&) const override {
     const int64_t at = index_.find(tensor.name);
     if (at < 0) return error(Code::not_found, "{}: no tensor '{}'", path_, tensor.name);
     return file_.data(file_.tensors()[at]);

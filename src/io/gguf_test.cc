@@ -1,5 +1,5 @@
-// Golden: tests/golden/tiny_llama.gguf, written with the `gguf` package by tools/make_gguf_goldens.py, which prints the
-// values that stand here. Damaged files follow the rules of the GGUF format text.
+// Golden: tests/golden/tiny_llama.gguf, written with the `gguf` package by tools/make_gguf_goldens.py, which
+// prints the values that stand here. Damaged files follow the rules of the GGUF format text.
 #include "io/gguf.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,9 @@
 namespace headrace::io {
 namespace {
 
-std::string golden_path() { return std::string(HEADRACE_SOURCE_DIR) + "/tests/golden/tiny_llama.gguf"; }
+std::string golden_path() {
+  return std::string(HEADRACE_SOURCE_DIR) + "/tests/golden/tiny_llama.gguf";
+}
 
 // Bytes of a GGUF file, put together by hand so that any of them can be wrong.
 class Bytes {
@@ -103,23 +105,26 @@ TEST(Gguf, DecodesTensorsOfEveryStoredFormat) {
     float first, last;
     double sum;
   };
-  constexpr Want kWants[] = {{"token_embd.weight", Format::q8_0, 3.5037231f, -0.74798584f, 107.14157104492188},
-                             {"output_norm.weight", Format::f32, -4.875f, 2.75f, 13.75},
-                             {"blk.0.attn_q.weight", Format::q4_0, -3.75f, -4.375f, -84.578125},
-                             {"blk.0.attn_k.weight", Format::q4_1, 4.9990234f, 3.6645508f, -156.95458984375},
-                             {"blk.0.attn_v.weight", Format::f16, 4.0f, 2.25f, 21.125},
-                             {"blk.0.attn_output.weight", Format::bf16, 2.125f, -3.25f, 78.875}};
+  constexpr Want kWants[] = {
+      {"token_embd.weight", Format::q8_0, 3.5037231f, -0.74798584f, 107.14157104492188},
+      {"output_norm.weight", Format::f32, -4.875f, 2.75f, 13.75},
+      {"blk.0.attn_q.weight", Format::q4_0, -3.75f, -4.375f, -84.578125},
+      {"blk.0.attn_k.weight", Format::q4_1, 4.9990234f, 3.6645508f, -156.95458984375},
+      {"blk.0.attn_v.weight", Format::f16, 4.0f, 2.25f, 21.125},
+      {"blk.0.attn_output.weight", Format::bf16, 2.125f, -3.25f, 78.875}};
   const Result<GgufFile> file = GgufFile::open(golden_path());
   ASSERT_TRUE(file);
   ASSERT_EQ(file->tensors().size(), 11u);
   for (const Want& want : kWants) {
     SCOPED_TRACE(want.name);
     const auto tensors = file->tensors();
-    const auto at = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == want.name; });
+    const auto at =
+        std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == want.name; });
     ASSERT_NE(at, tensors.end());
     EXPECT_EQ(at->format, want.format);
     std::vector<float> values(at->dims[0] * at->dims[1]);
-    format_info(at->format).decode(file->data(*at).data(), static_cast<int64_t>(values.size()), values.data());
+    format_info(at->format)
+        .decode(file->data(*at).data(), static_cast<int64_t>(values.size()), values.data());
     EXPECT_FLOAT_EQ(values.front(), want.first);
     EXPECT_FLOAT_EQ(values.back(), want.last);
     EXPECT_DOUBLE_EQ(std::accumulate(values.begin(), values.end(), 0.0), want.sum);
@@ -129,10 +134,12 @@ TEST(Gguf, DecodesTensorsOfEveryStoredFormat) {
 TEST(Gguf, EveryShorterFileIsRefused) {
   const Result<MappedFile> file = MappedFile::open(golden_path());
   ASSERT_TRUE(file);
-  // Copies, so that the address sanitizer sees a read past the end. All header bytes, then steps through the data.
+  // Copies, so that the address sanitizer sees a read past the end. All header bytes, then steps through the
+  // data.
   const size_t size = file->bytes().size();
   for (size_t length = 0; length < size; length += length < 3000 ? 1 : 997) {
-    const std::vector<std::byte> cut(file->bytes().begin(), file->bytes().begin() + static_cast<ptrdiff_t>(length));
+    const std::vector<std::byte> cut(file->bytes().begin(),
+                                     file->bytes().begin() + static_cast<ptrdiff_t>(length));
     EXPECT_FALSE(GgufFile::parse(cut)) << length;
   }
 }
@@ -140,14 +147,17 @@ TEST(Gguf, EveryShorterFileIsRefused) {
 TEST(Gguf, ReadsVersion2AndRefusesOthersByNumber) {
   EXPECT_TRUE(Bytes().header(0, 0, 2).parse());
   EXPECT_EQ(Bytes().header(0, 0, 1).refusal(), "GGUF version 1; Headrace reads 2 and 3");
-  EXPECT_EQ(Bytes().header(0, 0, 0x03000000).refusal(), "big-endian GGUF (version 3); convert it to little-endian");
+  EXPECT_EQ(Bytes().header(0, 0, 0x03000000).refusal(),
+            "big-endian GGUF (version 3); convert it to little-endian");
 }
 
 TEST(Gguf, CountsThatTheFileCannotHoldAreRefusedBeforeAnythingIsAllocated) {
   EXPECT_EQ(Bytes().header(0, uint64_t{1} << 62).refusal(),
             "the header announces 4611686018427387904 metadata entries, but only 0 bytes follow");
-  EXPECT_NE(Bytes().header(~uint64_t{0}, 0).refusal().find("18446744073709551615 tensors"), std::string::npos);
-  const std::string array = Bytes().header(0, 1).text("k").put<uint32_t>(9).put<uint32_t>(10).put(uint64_t{1} << 61).refusal();
+  EXPECT_NE(Bytes().header(~uint64_t{0}, 0).refusal().find("18446744073709551615 tensors"),
+            std::string::npos);
+  const std::string array =
+      Bytes().header(0, 1).text("k").put<uint32_t>(9).put<uint32_t>(10).put(uint64_t{1} << 61).refusal();
   EXPECT_NE(array.find("an array of 2305843009213693952 u64"), std::string::npos) << array;
 }
 
@@ -160,12 +170,18 @@ TEST(Gguf, DeepNestingIsRefused) {
 
 TEST(Gguf, ATensorOutsideTheFileOrOnAnotherIsRefusedByName) {
   const auto two = [](uint64_t second_offset, size_t data) {
-    return Bytes().header(2, 0).tensor("a", {16}, 0, 0).tensor("b", {16}, 0, second_offset).pad(32).zeros(data);
+    return Bytes()
+        .header(2, 0)
+        .tensor("a", {16}, 0, 0)
+        .tensor("b", {16}, 0, second_offset)
+        .pad(32)
+        .zeros(data);
   };
   EXPECT_EQ(two(64, 128).refusal(), "accepted");
   EXPECT_EQ(two(32, 128).refusal(), "tensors 'a' and 'b' overlap");
-  EXPECT_NE(two(64, 127).refusal().find("tensor 'b': want 64 bytes at offset 64 of the data, the file has 63"),
-            std::string::npos);
+  EXPECT_NE(
+      two(64, 127).refusal().find("tensor 'b': want 64 bytes at offset 64 of the data, the file has 63"),
+      std::string::npos);
   EXPECT_NE(two(uint64_t{1} << 63, 128).refusal().find("the file has 0 there"), std::string::npos);
   EXPECT_EQ(two(65, 128).refusal(), "tensor 'b': offset 65 is not a multiple of the alignment 32");
 }
@@ -182,7 +198,8 @@ TEST(Gguf, AlignmentMustBeAU32MultipleOfEight) {
 
 TEST(Gguf, ATensorTypeThatIsNotReadIsNamedWithThoseThatAre) {
   const std::string message = Bytes().header(1, 0).tensor("w", {256}, 16, 0).pad(32).zeros(66).refusal();
-  EXPECT_NE(message.find("tensor 'w': type 16 (IQ2_XXS); Headrace reads f32 f16"), std::string::npos) << message;
+  EXPECT_NE(message.find("tensor 'w': type 16 (IQ2_XXS); Headrace reads f32 f16"), std::string::npos)
+      << message;
 }
 
 TEST(Gguf, ANameCannotSendControlBytesToTheTerminal) {

@@ -1,6 +1,7 @@
 #pragma once
-// A file mapped read-only. Its bytes stay at one address until the object is destroyed; moving keeps the address.
-// Another process that truncates the file while it is mapped ends this one (SIGBUS): replace model files by renaming.
+// A file mapped read-only. Its bytes stay at one address until the object is destroyed; moving keeps the
+// address. Another process that truncates the file while it is mapped ends this one (SIGBUS): replace model
+// files by renaming.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace headrace::io {
 
 class MappedFile {
  public:
-  // Regular files only; an empty file maps to no bytes. Errors: not_found (no such file, no permission), malformed (a
-  // directory or a device), resource_exhausted (no descriptors or address space left).
+  // Regular files only; an empty file maps to no bytes. Errors: not_found (no such file, no permission),
+  // malformed (a directory or a device), resource_exhausted (no descriptors or address space left).
   static Result<MappedFile> open(const std::string& path);
 
   MappedFile() = default;
@@ -23,8 +24,8 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Lets the pages that lie wholly inside [offset, offset + bytes) leave memory; they come back from the file when they
-  // are read again. Ranges outside the file are ignored.
+  // Lets the pages that lie wholly inside [offset, offset + bytes) leave memory; they come back from the file
+  // when they are read again. Ranges outside the file are ignored.
   void drop(uint64_t offset, uint64_t bytes) const;
 
  private:

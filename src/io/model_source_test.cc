@@ -1,4 +1,5 @@
-// Golden: tests/golden/tiny_llama.gguf (see gguf_test.cc). Config keys are those of Hugging Face's LlamaConfig.
+// Golden: tests/golden/tiny_llama.gguf (see gguf_test.cc). Config keys are those of Hugging Face's
+// LlamaConfig.
 #include "io/model_source.h"
 
 #include <gtest/gtest.h>
@@ -60,10 +61,11 @@ TEST_F(ModelSourceTest, AGgufFileAppearsUnderHuggingFaceNames) {
   EXPECT_EQ(k->format, Format::q4_1);
   std::vector<std::byte> scratch;
   EXPECT_EQ((*source)->bytes(*k, scratch).value().size(), k->bytes);
-  for (const char* name : {"model.embed_tokens.weight", "model.norm.weight", "model.layers.0.input_layernorm.weight",
-                           "model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.o_proj.weight",
-                           "model.layers.0.post_attention_layernorm.weight", "model.layers.0.mlp.gate_proj.weight",
-                           "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight"}) {
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.norm.weight", "model.layers.0.input_layernorm.weight",
+        "model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.o_proj.weight",
+        "model.layers.0.post_attention_layernorm.weight", "model.layers.0.mlp.gate_proj.weight",
+        "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight"}) {
     EXPECT_NE((*source)->find(name), nullptr) << name;
   }
   EXPECT_EQ((*source)->find("lm_head.weight"), nullptr);
@@ -97,7 +99,8 @@ TEST_F(ModelSourceTest, AnUnknownArchitectureIsNamedWithThoseThatAreKnown) {
   const auto source = ModelSource::open(write(bytes));
   ASSERT_FALSE(source);
   EXPECT_EQ(source.error().code(), Code::unsupported);
-  EXPECT_NE(source.error().message().find("'mamba' is not one that Headrace runs; it knows llama"), std::string::npos)
+  EXPECT_NE(source.error().message().find("'mamba' is not one that Headrace runs; it knows llama"),
+            std::string::npos)
       << source.error().message();
 }
 
@@ -136,10 +139,12 @@ TEST_F(ModelSourceTest, DummyWeightsDependOnSeedAndNameOnly) {
 
 TEST_F(ModelSourceTest, ADummyThatCannotBeMadeIsExplained) {
   EXPECT_EQ(ModelSource::open_dummy(write(kConfig), 1, Format::q6_k).error().code(), Code::invalid_argument);
-  EXPECT_EQ(ModelSource::open_dummy(write("{\"model_type\": \"llama\""), 1, Format::f32).error().code(), Code::malformed);
+  EXPECT_EQ(ModelSource::open_dummy(write("{\"model_type\": \"llama\""), 1, Format::f32).error().code(),
+            Code::malformed);
   const auto missing = ModelSource::open_dummy(write("{\"model_type\": \"llama\"}"), 1, Format::f32);
   ASSERT_FALSE(missing);
-  EXPECT_NE(missing.error().message().find("'vocab_size' is missing"), std::string::npos) << missing.error().message();
+  EXPECT_NE(missing.error().message().find("'vocab_size' is missing"), std::string::npos)
+      << missing.error().message();
   EXPECT_EQ(ModelSource::open_dummy("/nonexistent", 1, Format::f32).error().code(), Code::not_found);
 }
 
@@ -167,11 +172,13 @@ TEST(ConfigMap, FlattensObjectsAndKeepsTypes) {
   EXPECT_EQ(config->get_number("rope_scaling.factor", 0, 100), 8.0);
   EXPECT_EQ(config->get_number("hidden_size", 0, 100), 64.0);
   EXPECT_FALSE(config->has("pad_token_id"));
-  EXPECT_EQ(std::get<std::vector<int64_t>>(config->values().at("eos_token_id")), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(std::get<std::vector<int64_t>>(config->values().at("eos_token_id")),
+            (std::vector<int64_t>{1, 2}));
 }
 
 TEST(ConfigMap, AValueOutOfRangeOrOfAnotherTypeIsNamedWithWhatWasWanted) {
-  const ConfigMap config = ConfigMap::from_json(R"({"a": 5, "b": "x", "c": 1.5, "e": 99999999999999999999})").value();
+  const ConfigMap config =
+      ConfigMap::from_json(R"({"a": 5, "b": "x", "c": 1.5, "e": 99999999999999999999})").value();
   EXPECT_EQ(config.get_int("a", 1, 4).error().message(), "config: 'a' is 5; want an integer in 1..4");
   EXPECT_EQ(config.get_int("b", 1, 4).error().message(), "config: 'b' is \"x\"; want an integer in 1..4");
   EXPECT_EQ(config.get_int("c", 1, 4).error().code(), Code::malformed);

@@ -1,5 +1,5 @@
-// One 64-bit mix of (key, counter) gives four indexes into a table of normal quantiles (16 KB: it stays in the
-// first-level cache).
+// One 64-bit mix of (key, counter) gives four indexes into a table of normal quantiles (16 KB: it stays in
+// the first-level cache).
 #include "io/random_weights.h"
 
 #include <algorithm>

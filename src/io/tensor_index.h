@@ -1,6 +1,6 @@
 #pragma once
-// Finds a source's tensors by name. Names come from outside, so the index is a sorted list and not a hash table, which
-// chosen names can slow down.
+// Finds a source's tensors by name. Names come from outside, so the index is a sorted list and not a hash
+// table, which chosen names can slow down.
 
 #include <algorithm>
 #include <cstdint>

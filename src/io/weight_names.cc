@@ -34,12 +34,12 @@ Result<const Family*> find_family(std::string_view wanted, std::string_view what
     known += known.empty() ? "" : ", ";
     known += key(family);
   }
-  return error(Code::unsupported, "{} '{}' is not one that Headrace runs; it knows {}", what, wanted.substr(0, 80),
-               known);
+  return error(Code::unsupported, "{} '{}' is not one that Headrace runs; it knows {}", what,
+               wanted.substr(0, 80), known);
 }
 
-// "blk.12.attn_q" is layer "12" and "attn_q"; no layer in other names. Numbers are as the writer spells them: no sign,
-// no leading zero, so that two names never lead to one.
+// "blk.12.attn_q" is layer "12" and "attn_q"; no layer in other names. Numbers are as the writer spells them:
+// no sign, no leading zero, so that two names never lead to one.
 struct Split {
   std::string_view layer;
   std::string_view rest;
@@ -50,18 +50,24 @@ Split split_layer(std::string_view name) {
   const size_t end = name.find('.', kPrefix.size());
   if (end == std::string_view::npos) return {"", name};
   const std::string_view digits = name.substr(kPrefix.size(), end - kPrefix.size());
-  const bool number = !digits.empty() && digits.size() <= 6 && digits.find_first_not_of("0123456789") == digits.npos &&
+  const bool number = !digits.empty() && digits.size() <= 6 &&
+                      digits.find_first_not_of("0123456789") == digits.npos &&
                       (digits.size() == 1 || digits[0] != '0');
   return number ? Split{digits, name.substr(end + 1)} : Split{"", name};
 }
 
 }  // namespace
 
-std::span<const Family> families() { return kFamilies; }
-std::span<const WeightRow> weight_rows() { return kWeights; }
+std::span<const Family> families() {
+  return kFamilies;
+}
+std::span<const WeightRow> weight_rows() {
+  return kWeights;
+}
 
 Result<const Family*> family_of_gguf(std::string_view architecture) {
-  return find_family(architecture, "general.architecture", [](const Family& f) { return f.gguf_architecture; });
+  return find_family(architecture, "general.architecture",
+                     [](const Family& f) { return f.gguf_architecture; });
 }
 Result<const Family*> family_of_model_type(std::string_view model_type) {
   return find_family(model_type, "model_type", [](const Family& f) { return f.model_type; });
@@ -85,7 +91,8 @@ std::string hf_name(const Family& family, std::string_view gguf_name) {
   const auto [layer, rest] = split_layer(gguf_name.substr(0, dot));
   for (const WeightRow& row : kWeights) {
     if (row.gguf != rest || row.per_layer == layer.empty() || !belongs(row, family)) continue;
-    return row.per_layer ? fmt::format("model.layers.{}.{}{}", layer, row.hf, suffix) : fmt::format("{}{}", row.hf, suffix);
+    return row.per_layer ? fmt::format("model.layers.{}.{}{}", layer, row.hf, suffix)
+                         : fmt::format("{}{}", row.hf, suffix);
   }
   return std::string(gguf_name);
 }

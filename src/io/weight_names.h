@@ -14,7 +14,8 @@ namespace headrace::io {
 struct Family {
   std::string_view gguf_architecture;  // general.architecture
   std::string_view model_type;         // config.json's model_type
-  // GGUF permutes q and k rows of this family so that rotation pairs neighbours (2i, 2i + 1) instead of halves.
+  // GGUF permutes q and k rows of this family so that rotation pairs neighbours (2i, 2i + 1) instead of
+  // halves.
   bool gguf_rope_interleaved;
 };
 
@@ -25,8 +26,8 @@ struct WeightRow {
   bool per_layer;             // names follow "blk.N." and "model.layers.N."
   std::string_view gguf;      // without ".weight" or ".bias"
   std::string_view hf;
-  Extent rows, columns;       // of the weight, [rows, columns]; a vector has no columns
-  bool optional;              // present in some checkpoints only
+  Extent rows, columns;  // of the weight, [rows, columns]; a vector has no columns
+  bool optional;         // present in some checkpoints only
 };
 
 std::span<const Family> families();

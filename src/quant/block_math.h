@@ -1,6 +1,6 @@
 #pragma once
-// Arithmetic that the block formats share. Every step is one float32 operation in the order of the reference (the
-// `gguf` package), so that decoded and encoded values agree with it bit for bit.
+// Arithmetic that the block formats share. Every step is one float32 operation in the order of the reference
+// (the `gguf` package), so that decoded and encoded values agree with it bit for bit.
 
 #include <algorithm>
 #include <cmath>
@@ -10,10 +10,14 @@
 
 namespace headrace::block_math {
 
-inline bool finite(f16 value) { return (value.bits & 0x7C00u) != 0x7C00u; }
+inline bool finite(f16 value) {
+  return (value.bits & 0x7C00u) != 0x7C00u;
+}
 
 // 1 / scale, with 0 for a block of zeros.
-inline float inverse(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
+inline float inverse(float scale) {
+  return scale == 0.0f ? 0.0f : 1.0f / scale;
+}
 
 // The code of `value`: its integer part, clamped to [0, max]. NaN becomes 0.
 inline uint8_t code(float value, int max) {
@@ -30,9 +34,9 @@ inline float signed_peak(const float* values, int count) {
   return peak;
 }
 
-// The 6-bit scales and minimums of Q4_K and Q5_K: eight of each in twelve bytes. Bytes 0..3 hold the low six bits of
-// scales 0..3, bytes 4..7 those of minimums 0..3; the two top bits of each, and the nibbles of bytes 8..11, make up
-// scales and minimums 4..7.
+// The 6-bit scales and minimums of Q4_K and Q5_K: eight of each in twelve bytes. Bytes 0..3 hold the low six
+// bits of scales 0..3, bytes 4..7 those of minimums 0..3; the two top bits of each, and the nibbles of
+// bytes 8..11, make up scales and minimums 4..7.
 struct ScaleMin {
   uint8_t scale;
   uint8_t min;

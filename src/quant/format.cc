@@ -1,4 +1,5 @@
-// The table of formats: one row a line of formats.def, loops over blocks made from each format's own conversions.
+// The table of formats: one row a line of formats.def, loops over blocks made from each format's own
+// conversions.
 #include "quant/format.h"
 
 #include <array>
@@ -46,8 +47,17 @@ constexpr auto encoder() -> void (*)(const float*, int64_t, std::byte*) {
   }
 }
 
-// The index of the first block with a scale (or, in plain floats, a value) that is not finite; -1 without one.
-// Groups of blocks are folded without a branch, which the compiler can keep in registers.
+template <class Block>
+constexpr std::string_view safetensors_name() {
+  if constexpr (requires { Block::kSafetensors; }) {
+    return Block::kSafetensors;
+  } else {
+    return {};
+  }
+}
+
+// The index of the first block with a scale (or, in plain floats, a value) that is not finite; -1 without
+// one. Groups of blocks are folded without a branch, which the compiler can keep in registers.
 template <class Block>
 int64_t first_non_finite(std::span<const std::byte> bytes) {
   constexpr int64_t kGroup = 64;
@@ -72,9 +82,15 @@ int64_t first_non_finite(std::span<const std::byte> bytes) {
 using FirstNonFinite = int64_t (*)(std::span<const std::byte>);
 
 constexpr auto kFormats = std::to_array<FormatInfo>({
-#define HR_FORMAT(id, ...)                                                                            \
-  {Format::id, #id, __VA_ARGS__::kGgufType, __VA_ARGS__::kElements, static_cast<int>(sizeof(__VA_ARGS__)), \
-   decode_blocks<__VA_ARGS__>, encoder<__VA_ARGS__>()},
+#define HR_FORMAT(id, ...)                \
+  {Format::id,                            \
+   #id,                                   \
+   __VA_ARGS__::kGgufType,                \
+   __VA_ARGS__::kElements,                \
+   static_cast<int>(sizeof(__VA_ARGS__)), \
+   decode_blocks<__VA_ARGS__>,            \
+   encoder<__VA_ARGS__>(),                \
+   safetensors_name<__VA_ARGS__>()},
 #include "quant/formats.def"
 #undef HR_FORMAT
 });
@@ -87,8 +103,12 @@ constexpr auto kFirstNonFinite = std::to_array<FirstNonFinite>({
 
 }  // namespace
 
-const FormatInfo& format_info(Format format) { return kFormats[static_cast<size_t>(format)]; }
-std::span<const FormatInfo> all_formats() { return kFormats; }
+const FormatInfo& format_info(Format format) {
+  return kFormats[static_cast<size_t>(format)];
+}
+std::span<const FormatInfo> all_formats() {
+  return kFormats;
+}
 
 std::optional<Format> format_from_gguf(uint32_t ggml_type) {
   for (const FormatInfo& info : kFormats) {
@@ -104,12 +124,19 @@ std::optional<Format> format_from_name(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<Format> format_from_safetensors(std::string_view dtype) {
+  for (const FormatInfo& info : kFormats) {
+    if (!dtype.empty() && info.safetensors == dtype) return info.format;
+  }
+  return std::nullopt;
+}
+
 Result<uint64_t> format_bytes(Format format, uint64_t elements) {
   const FormatInfo& info = format_info(format);
   const uint64_t per_block = static_cast<uint64_t>(info.block_elements);
   if (elements % per_block != 0) {
-    return error(Code::malformed, "{} elements are not a whole number of {} blocks of {}", elements, info.name,
-                 per_block);
+    return error(Code::malformed, "{} elements are not a whole number of {} blocks of {}", elements,
+                 info.name, per_block);
   }
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(elements / per_block, static_cast<uint64_t>(info.block_bytes), &bytes)) {
@@ -122,10 +149,11 @@ Status check_finite_blocks(Format format, std::span<const std::byte> bytes) {
   const int64_t block = kFirstNonFinite[static_cast<size_t>(format)](bytes);
   if (block < 0) return Status();
   const FormatInfo& info = format_info(format);
-  return make_status(Code::malformed,
-                     "{} block {} (elements {} to {}) holds a NaN or an infinity; the file is damaged: fetch or "
-                     "convert it again",
-                     info.name, block, block * info.block_elements, (block + 1) * info.block_elements - 1);
+  return make_status(
+      Code::malformed,
+      "{} block {} (elements {} to {}) holds a NaN or an infinity; the file is damaged: fetch or "
+      "convert it again",
+      info.name, block, block * info.block_elements, (block + 1) * info.block_elements - 1);
 }
 
 }  // namespace headrace

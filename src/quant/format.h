@@ -29,12 +29,14 @@ struct FormatInfo {
   void (*decode)(const std::byte* blocks, int64_t elements, float* out);
   // Rounds to nearest with the reference's algorithm; null where nothing writes the format.
   void (*encode)(const float* values, int64_t elements, std::byte* blocks);
+  std::string_view safetensors;  // the dtype there ("BF16"); empty when it has none
 };
 
 const FormatInfo& format_info(Format format);
 std::span<const FormatInfo> all_formats();
 std::optional<Format> format_from_gguf(uint32_t ggml_type);
 std::optional<Format> format_from_name(std::string_view name);
+std::optional<Format> format_from_safetensors(std::string_view dtype);
 
 // Bytes of `elements` in `format`. Errors: malformed when elements is not a whole number of blocks or overflows.
 Result<uint64_t> format_bytes(Format format, uint64_t elements);

@@ -9,7 +9,9 @@ namespace headrace::fp8 {
 constexpr uint8_t sign_bit(float value) {
   return static_cast<uint8_t>((std::bit_cast<uint32_t>(value) >> 24) & 0x80u);
 }
-constexpr uint32_t magnitude_bits(float value) { return std::bit_cast<uint32_t>(value) & 0x7FFFFFFFu; }
+constexpr uint32_t magnitude_bits(float value) {
+  return std::bit_cast<uint32_t>(value) & 0x7FFFFFFFu;
+}
 
 // The value of a code that is neither infinite nor NaN.
 template <int kExponentBits, int kMantissaBits>
@@ -25,8 +27,8 @@ constexpr float decode_finite(uint8_t code) {
   return std::bit_cast<float>(((magnitude << (23 - kMantissaBits)) + ((127 - bias) << 23)) | sign);
 }
 
-// The magnitude (bits of a non-NaN float) as a code without sign, rounded to nearest even; codes past the largest
-// finite one continue the same ladder, for the caller to judge. Never above 0xFF.
+// The magnitude (bits of a non-NaN float) as a code without sign, rounded to nearest even; codes past the
+// largest finite one continue the same ladder, for the caller to judge. Never above 0xFF.
 template <int kExponentBits, int kMantissaBits>
 constexpr uint32_t round_magnitude(uint32_t magnitude) {
   constexpr uint32_t bias = (1u << (kExponentBits - 1)) - 1;

@@ -1,6 +1,8 @@
 #pragma once
-// FP8 E5M2: sign, 5 exponent bits of bias 15, 2 mantissa bits, with infinities and NaN as IEEE has them; the largest
-// value is 57344. safetensors calls it F8_E5M2.
+// FP8 E5M2: sign, 5 exponent bits of bias 15, 2 mantissa bits, with infinities and NaN as IEEE has them; the
+// largest value is 57344. safetensors calls it F8_E5M2.
+
+#include <string_view>
 
 #include "quant/fp8.h"
 
@@ -26,6 +28,7 @@ constexpr uint8_t float_to_fp8_e5m2(float value, bool saturate) {
 
 struct BlockFp8E5m2 {
   static constexpr int kGgufType = -1;
+  static constexpr std::string_view kSafetensors = "F8_E5M2";
   static constexpr int kElements = 1;
   uint8_t code;
 

@@ -1,4 +1,5 @@
-// Values: the OCP 8-bit floating point specification (table of E4M3 and E5M2 extremes), and exhaustive round trips.
+// Values: the OCP 8-bit floating point specification (table of E4M3 and E5M2 extremes), and exhaustive round
+// trips.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 #pragma once
-// Integer dot products as quantized kernels compute them: 8-bit factors, exact 32-bit sums. Instructions that add pairs
-// in 16 bits saturate (255 * 127 * 2 does not fit); whatever a kernel uses must give this sum.
+// Integer dot products as quantized kernels compute them: 8-bit factors, exact 32-bit sums. Instructions that
+// add pairs in 16 bits saturate (255 * 127 * 2 does not fit); whatever a kernel uses must give this sum.
 
 #include <cstdint>
 #include <span>

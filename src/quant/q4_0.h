@@ -1,6 +1,6 @@
 #pragma once
-// Q4_0: 32 elements, one f16 scale, 4-bit codes: value = scale * (code - 8). 4.5 bits an element. Byte i holds
-// elements i (low half) and i + 16 (high half).
+// Q4_0: 32 elements, one f16 scale, 4-bit codes: value = scale * (code - 8). 4.5 bits an element. Byte i
+// holds elements i (low half) and i + 16 (high half).
 
 #include "quant/block_math.h"
 

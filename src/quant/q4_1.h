@@ -1,6 +1,6 @@
 #pragma once
-// Q4_1: 32 elements, f16 scale and minimum, 4-bit codes: value = scale * code + min. 5 bits an element. Byte i holds
-// elements i (low half) and i + 16 (high half).
+// Q4_1: 32 elements, f16 scale and minimum, 4-bit codes: value = scale * code + min. 5 bits an element. Byte
+// i holds elements i (low half) and i + 16 (high half).
 
 #include "quant/block_math.h"
 

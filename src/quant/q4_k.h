@@ -1,6 +1,7 @@
 #pragma once
-// Q4_K: 256 elements in eight groups of 32, 4-bit codes: value = (scale * s) * code - (min_scale * m), with a 6-bit
-// s and m per group. 4.5 bits an element. Byte 32 * j + i holds element i of groups 2j (low half) and 2j + 1 (high).
+// Q4_K: 256 elements in eight groups of 32, 4-bit codes: value = (scale * s) * code - (min_scale * m), with a
+// 6-bit s and m per group. 4.5 bits an element. Byte 32 * j + i holds element i of groups 2j (low half) and
+// 2j + 1 (high).
 
 #include "quant/block_math.h"
 

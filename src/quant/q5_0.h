@@ -1,7 +1,7 @@
 #pragma once
-// Q5_0: 32 elements, one f16 scale, 5-bit codes: value = scale * (code - 16). 5.5 bits an element. Byte i of `low`
-// holds the low four bits of elements i and i + 16; bit i of the 32-bit little-endian `high` is the fifth bit of
-// element i.
+// Q5_0: 32 elements, one f16 scale, 5-bit codes: value = scale * (code - 16). 5.5 bits an element. Byte i of
+// `low` holds the low four bits of elements i and i + 16; bit i of the 32-bit little-endian `high` is the
+// fifth bit of element i.
 
 #include "quant/block_math.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-// Q5_1: 32 elements, f16 scale and minimum, 5-bit codes: value = scale * code + min. 6 bits an element; the bits lie
-// as in Q5_0.
+// Q5_1: 32 elements, f16 scale and minimum, 5-bit codes: value = scale * code + min. 6 bits an element; the
+// bits lie as in Q5_0.
 
 #include "quant/block_math.h"
 
