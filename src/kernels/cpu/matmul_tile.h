@@ -1,0 +1,171 @@
+#pragma once
+// How a kernel reads one tile16 tile (quant/layout.h): per format, the next columns of 16 rows as floats, exactly as the
+// format decodes them, and for block formats the codes and scales that an integer dot product needs. Also where a
+// matmul's work is cut into claims.
+
+#include "kernels/cpu/simd.h"
+#include "quant/layout.h"
+
+HR_BEGIN_KERNELS
+
+// ---- plain formats: kColumns columns in kBytes -----------------------------------------------------------------
+
+struct TileF32 {
+  static constexpr Format kFormat = Format::f32;
+  static constexpr int kColumns = 1, kBytes = 64;
+  template <class F>
+  HR_INLINE static void columns(const std::byte* at, F&& f) {
+    f(0, load(reinterpret_cast<const float*>(at)));
+  }
+};
+
+struct TileF16 {
+  static constexpr Format kFormat = Format::f16;
+  static constexpr int kColumns = 1, kBytes = 32;
+  template <class F>
+  HR_INLINE static void columns(const std::byte* at, F&& f) {
+    f(0, load_f16(at));
+  }
+};
+
+struct TileBf16 {
+  static constexpr Format kFormat = Format::bf16;
+  static constexpr int kColumns = 2, kBytes = 64;
+  template <class F>
+  HR_INLINE static void columns(const std::byte* at, F&& f) {
+    const I32x16 pairs = load_i32(at);
+    f(0, bf16_first(pairs));
+    f(1, bf16_second(pairs));
+  }
+};
+
+// ---- block formats: 32 columns a block -------------------------------------------------------------------------
+
+template <int kShift>
+HR_INLINE F32x16 nibble(const I32x16& word) {
+  return to_f32(shift_right<kShift>(word) & broadcast(15));
+}
+template <int kShift>
+HR_INLINE F32x16 unsigned_byte(const I32x16& word) {
+  return to_f32(shift_right<kShift>(word) & broadcast(255));
+}
+
+// The 32 columns of four words of 4-bit codes, through `decode(code)`.
+template <class Decode, class F>
+HR_INLINE void nibble_columns(const std::byte* words, const Decode& decode, F&& f) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const I32x16 word = load_i32(words + 64 * i);
+    f(4 * i + 0, decode(nibble<0>(word)));
+    f(4 * i + 1, decode(nibble<8>(word)));
+    f(4 * i + 2, decode(nibble<16>(word)));
+    f(4 * i + 3, decode(nibble<24>(word)));
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const I32x16 word = load_i32(words + 64 * i);
+    f(16 + 4 * i + 0, decode(nibble<4>(word)));
+    f(16 + 4 * i + 1, decode(nibble<12>(word)));
+    f(16 + 4 * i + 2, decode(nibble<20>(word)));
+    f(16 + 4 * i + 3, decode(nibble<28>(word)));
+  }
+}
+
+struct TileQ4_0 {
+  static constexpr Format kFormat = Format::q4_0;
+  static constexpr int kColumns = 32, kBytes = 288;
+  static constexpr int kCodes = 32;  // offset of the words
+  static constexpr bool kNibbles = true, kHasMin = false;
+  static constexpr int kZero = 8;  // the code that means 0
+  HR_INLINE static F32x16 scale(const std::byte* at) { return load_f16(at); }
+  HR_INLINE static F32x16 min(const std::byte*) { return zero_f32(); }
+  template <class F>
+  HR_INLINE static void columns(const std::byte* at, F&& f) {
+    const F32x16 s = scale(at);
+    nibble_columns(at + kCodes, [&](const F32x16& code) HR_INLINE_LAMBDA { return s * (code - broadcast(8.0f)); }, f);
+  }
+};
+
+struct TileQ4_1 {
+  static constexpr Format kFormat = Format::q4_1;
+  static constexpr int kColumns = 32, kBytes = 320;
+  static constexpr int kCodes = 64;
+  static constexpr bool kNibbles = true, kHasMin = true;
+  static constexpr int kZero = 0;
+  HR_INLINE static F32x16 scale(const std::byte* at) { return load_f16(at); }
+  HR_INLINE static F32x16 min(const std::byte* at) { return load_f16(at + 32); }
+  template <class F>
+  HR_INLINE static void columns(const std::byte* at, F&& f) {
+    const F32x16 s = scale(at);
+    const F32x16 m = min(at);
+    nibble_columns(at + kCodes, [&](const F32x16& code) HR_INLINE_LAMBDA { return s * code + m; }, f);
+  }
+};
+
+struct TileQ8_0 {
+  static constexpr Format kFormat = Format::q8_0;
+  static constexpr int kColumns = 32, kBytes = 544;
+  static constexpr int kCodes = 32;
+  static constexpr bool kNibbles = false, kHasMin = false;
+  static constexpr int kZero = 128;
+  HR_INLINE static F32x16 scale(const std::byte* at) { return load_f16(at); }
+  HR_INLINE static F32x16 min(const std::byte*) { return zero_f32(); }
+  template <class F>
+  HR_INLINE static void columns(const std::byte* at, F&& f) {
+    const F32x16 s = scale(at);
+    const F32x16 zero = broadcast(128.0f);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      const I32x16 word = load_i32(at + kCodes + 64 * i);
+      f(4 * i + 0, (unsigned_byte<0>(word) - zero) * s);
+      f(4 * i + 1, (unsigned_byte<8>(word) - zero) * s);
+      f(4 * i + 2, (unsigned_byte<16>(word) - zero) * s);
+      f(4 * i + 3, (unsigned_byte<24>(word) - zero) * s);
+    }
+  }
+};
+
+// ---- work ------------------------------------------------------------------------------------------------------
+
+// A matmul is cut into chunks of tokens, whose packed activations stay in L2, and groups of tiles. A claim is one group
+// for one chunk; the group is the fast index, so a thread packs a chunk once and then claims groups of it. None of
+// this changes a bit of the result.
+struct Claims {
+  int64_t tiles, chunk_tokens, group_tiles, groups, count;
+
+  Claims(int64_t tokens, int64_t rows, int64_t tile_bytes, int64_t chunk, int team_size) {
+    tiles = (rows + kTileRows - 1) / kTileRows;
+    chunk_tokens = chunk;
+    const int64_t chunks = (tokens + chunk - 1) / chunk;
+    // 32 KB of weights amortize a claim (some 100 ns); eight claims a thread even out a busy neighbour.
+    const int64_t by_bytes = (32 << 10) / (tile_bytes > 0 ? tile_bytes : 1);
+    const int64_t by_balance = tiles * chunks / (8 * team_size);
+    group_tiles = by_bytes < by_balance ? by_bytes : by_balance;
+    if (group_tiles < 1) group_tiles = 1;
+    groups = (tiles + group_tiles - 1) / group_tiles;
+    count = groups * chunks;
+  }
+};
+
+// Tokens of a chunk: as many as fit `budget` bytes at `token_bytes` each, in whole register tiles, 1..16 of these.
+inline constexpr int64_t kChunkBytes = 192 << 10;
+HR_INLINE int64_t chunk_tokens_for(int64_t token_bytes, int register_tokens) {
+  int64_t count = kChunkBytes / (token_bytes + 1) / register_tokens;
+  if (count < 1) count = 1;
+  if (count > 16) count = 16;
+  return count * register_tokens;
+}
+
+// Calls f(first, count) for parts of at most `most` tokens, as even as possible: 16 with most 12 is 8 + 8.
+template <class F>
+HR_INLINE void even_parts(int64_t tokens, int most, F&& f) {
+  const int64_t parts = (tokens + most - 1) / most;
+  int64_t first = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t end = tokens * (part + 1) / parts;
+    f(first, static_cast<int>(end - first));
+    first = end;
+  }
+}
+
+HR_END_KERNELS
