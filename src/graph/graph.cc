@@ -158,28 +158,33 @@ void Graph::compact() {
   }
 }
 
-std::string Graph::to_string() const {
-  const auto symbol_names = symbols.names();
-  const auto reference = [&](ValueId id) {
-    if (id == kNone) return std::string("-");
-    if (values[id].role == ValueRole::computed) return fmt::format("%{}", id);
-    return fmt::format("@{}", values[id].name);
-  };
+// A computed value by number, every other by name.
+std::string Graph::reference(ValueId id) const {
+  if (id == kNone) return "-";
+  if (values[id].role == ValueRole::computed) return fmt::format("%{}", id);
+  return fmt::format("@{}", values[id].name);
+}
+
+std::string Graph::node_to_string(NodeId id) const {
+  const Node& node = nodes[id];
   std::string text;
-  for (const Node& node : nodes) {
-    if (node.dead) continue;
-    for (size_t index = 0; index < node.outputs.size(); ++index) {
-      text += fmt::format("{}%{} {}", index == 0 ? "" : ", ", node.outputs[index],
-                          type_text(values[node.outputs[index]].type, symbol_names));
-    }
-    if (!node.outputs.empty()) text += " = ";
-    text += fmt::format("{}(", node.op->name);
-    for (size_t index = 0; index < node.inputs.size(); ++index) {
-      text += fmt::format("{}{}", index == 0 ? "" : ", ", reference(node.inputs[index]));
-    }
-    text += ")";
-    if (const std::string attrs = node.attrs.describe(); !attrs.empty()) text += fmt::format(" {{{}}}", attrs);
-    text += fmt::format("  # {}\n", node.name);
+  for (const ValueId output : node.outputs) {
+    text += fmt::format("{}%{} {}", text.empty() ? "" : ", ", output, type_text(values[output].type, symbols.names()));
+  }
+  if (!node.outputs.empty()) text += " = ";
+  text += fmt::format("{}(", node.op->name);
+  for (size_t index = 0; index < node.inputs.size(); ++index) {
+    text += fmt::format("{}{}", index == 0 ? "" : ", ", reference(node.inputs[index]));
+  }
+  text += ")";
+  if (const std::string attrs = node.attrs.describe(); !attrs.empty()) text += fmt::format(" {{{}}}", attrs);
+  return text + fmt::format("  # {}", node.name);
+}
+
+std::string Graph::to_string() const {
+  std::string text;
+  for (size_t id = 0; id < nodes.size(); ++id) {
+    if (!nodes[id].dead) text += node_to_string(static_cast<NodeId>(id)) + "\n";
   }
   for (const GraphOutput& output : outputs) {
     text += fmt::format("output {} = {}\n", output.name, reference(output.value));

@@ -96,6 +96,11 @@ class Graph {
   void compact();
   // One line a node; what plan dumps and tests compare.
   std::string to_string() const;
+  // The line of one node: its outputs with their types, op, inputs, attributes and name.
+  std::string node_to_string(NodeId id) const;
+
+ private:
+  std::string reference(ValueId id) const;
 };
 
 // Legal IR: every input is defined before its use, each value has one producer, types equal what infer() says, state
