@@ -1,0 +1,91 @@
+// `headrace tokenize`: standard input to ids, as the `tokenizers` library gives them. Special tokens written in the
+// text are recognised; the post-processor's tokens (BOS and the like) are added.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/open_tokenizer.h"
+#include "cli/options.h"
+#include "text/utf8.h"
+
+namespace headrace::cli {
+namespace {
+
+constexpr std::string_view kAbout =
+    "headrace tokenize - turn standard input into token ids\n\n"
+    "Prints the ids of the whole input on one line. With --jsonl each input line is a JSON string and\n"
+    "each output line an object: {\"ids\": [...], \"offsets\": [[begin, end], ...]}, where offsets count\n"
+    "Unicode code points of the text, as the Python library `tokenizers` does.";
+constexpr std::string_view kExamples =
+    "  echo -n 'What is a mill race?' | headrace tokenize model.gguf\n"
+    "  echo '\"Hello\\nworld\"' | headrace tokenize model.gguf --jsonl\n"
+    "  headrace tokenize ./folder < book.txt | wc -w        # a folder with a tokenizer.json; count tokens\n";
+
+// Byte ranges as ranges of code points; a range that begins or ends inside a code point covers it whole.
+nlohmann::json code_point_offsets(std::string_view text, const std::vector<text::ByteRange>& ranges) {
+  std::vector<uint32_t> starts_before(text.size() + 1);  // code points that start before byte i
+  uint32_t count = 0;
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = std::max<size_t>(1, text::decode_utf8(text.substr(i)).length);
+    starts_before[i] = count++;
+    for (size_t j = i + 1; j < i + length; ++j) starts_before[j] = count;
+    i += length;
+  }
+  starts_before[text.size()] = count;
+  const auto starts_at = [&](uint32_t byte) {
+    return byte < text.size() && (text[byte] & 0xC0) == 0x80 ? starts_before[byte] - 1 : starts_before[byte];
+  };
+  nlohmann::json offsets = nlohmann::json::array();
+  for (const text::ByteRange& range : ranges) {
+    const bool empty = range.begin == range.end;
+    offsets.push_back({starts_at(range.begin), empty ? starts_at(range.begin) : starts_before[range.end]});
+  }
+  return offsets;
+}
+
+Status tokenize_whole(const text::Tokenizer& tokenizer) {
+  std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  HR_ASSIGN_OR_RETURN(const text::Encoding encoding, tokenizer.encode(text));
+  fmt::print("{}\n", fmt::join(encoding.ids, " "));
+  return {};
+}
+
+Status tokenize_lines(const text::Tokenizer& tokenizer) {
+  std::string line;
+  for (uint64_t number = 1; std::getline(std::cin, line); ++number) {
+    const nlohmann::json value = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!value.is_string()) {
+      return make_status(Code::malformed, "standard input, line {}: want a JSON string such as \"text\", got {}", number,
+                         value.is_discarded() ? "what is not JSON" : value.type_name());
+    }
+    const std::string& text = value.get_ref<const std::string&>();
+    auto encoding = tokenizer.encode(text);
+    if (!encoding) return encoding.error().with_context(fmt::format("standard input, line {}", number));
+    const nlohmann::json out = {{"ids", encoding->ids}, {"offsets", code_point_offsets(text, encoding->offsets)}};
+    fmt::print("{}\n", out.dump());
+    std::fflush(stdout);  // a program that sends line by line waits for each answer
+  }
+  return {};
+}
+
+}  // namespace
+
+Status tokenize_command(const std::vector<std::string>& args) {
+  Options options("tokenize", kAbout, kExamples);
+  std::string model;
+  bool jsonl = false;
+  options.positional(model, "MODEL", "A GGUF file, a tokenizer.json, or a folder that holds one");
+  options.flag(jsonl, "--jsonl", "Each line in is a JSON string, each line out its ids and offsets");
+  HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
+  if (parsed == Options::Parsed::help_shown) return {};
+
+  HR_ASSIGN_OR_RETURN(const std::unique_ptr<text::Tokenizer> tokenizer, open_tokenizer(model));
+  std::ios::sync_with_stdio(false);
+  return jsonl ? tokenize_lines(*tokenizer) : tokenize_whole(*tokenizer);
+}
+
+}  // namespace headrace::cli
