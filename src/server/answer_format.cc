@@ -1,0 +1,215 @@
+#include "server/answer_format.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "text/utf8.h"
+
+namespace headrace::server {
+namespace {
+
+using json = nlohmann::ordered_json;
+using engine::FinishReason;
+
+std::string print(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json finish_json(FinishReason finish) {
+  return finish == FinishReason::none ? json(nullptr) : json(engine::finish_reason_name(finish));
+}
+
+json usage_json(const Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+}
+
+class Format : public AnswerFormat {
+ public:
+  Format(AnswerOptions options, std::string_view id_prefix, const char* whole_object,
+         const char* event_object)
+      : options_(std::move(options)),
+        id_(random_id(id_prefix)),
+        created_(std::time(nullptr)),
+        whole_object_(whole_object),
+        event_object_(event_object) {}
+
+  std::string event(const ChoiceDelta& delta) override {
+    return print_event(json::array({event_choice(delta)}));
+  }
+
+  std::string usage_event(const Usage& usage) override {
+    json event = head(event_object_);
+    event["choices"] = json::array();
+    add_usage(event, usage);
+    return print(event);
+  }
+
+  std::string whole(const std::vector<ChoiceDelta>& choices, const Usage& usage) override {
+    json answer = head(whole_object_);
+    answer["choices"] = json::array();
+    for (const ChoiceDelta& choice : choices) answer["choices"].push_back(whole_choice(choice));
+    add_usage(answer, usage);
+    return print(answer);
+  }
+
+ protected:
+  virtual json event_choice(const ChoiceDelta& delta) = 0;
+  virtual json whole_choice(const ChoiceDelta& choice) = 0;
+
+  std::string print_event(json choices) const {
+    json event = head(event_object_);
+    event["choices"] = std::move(choices);
+    if (options_.include_usage) event["usage"] = nullptr;
+    return print(event);
+  }
+
+  const AnswerOptions options_;
+
+ private:
+  json head(const char* object) const {
+    return {{"id", id_}, {"object", object}, {"created", created_}, {"model", options_.model}};
+  }
+  static void add_usage(json& answer, const Usage& usage) {
+    answer["usage"] = usage_json(usage);
+    if (!usage.timed) return;
+    answer["timings"] = {
+        {"ttft_ms", usage.ttft_ms}, {"tpot_ms", usage.tpot_ms}, {"tokens_per_s", usage.tokens_per_s}};
+  }
+
+  const std::string id_;
+  const int64_t created_;
+  const char* const whole_object_;
+  const char* const event_object_;
+};
+
+class ChatFormat final : public Format {
+ public:
+  explicit ChatFormat(AnswerOptions options)
+      : Format(std::move(options), "chatcmpl-", "chat.completion", "chat.completion.chunk") {}
+
+  std::string opening(int32_t index) override {
+    return print_event(json::array({{{"index", index},
+                                     {"delta", {{"role", "assistant"}, {"content", ""}}},
+                                     {"logprobs", nullptr},
+                                     {"finish_reason", nullptr}}}));
+  }
+
+ private:
+  json event_choice(const ChoiceDelta& delta) override {
+    json content = json::object();
+    if (!delta.text.empty() || delta.finish == FinishReason::none) content["content"] = delta.text;
+    return {{"index", delta.index},
+            {"delta", std::move(content)},
+            {"logprobs", logprobs_json(delta.logprobs)},
+            {"finish_reason", finish_json(delta.finish)}};
+  }
+
+  json whole_choice(const ChoiceDelta& choice) override {
+    return {{"index", choice.index},
+            {"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}},
+            {"logprobs", logprobs_json(choice.logprobs)},
+            {"finish_reason", finish_json(choice.finish)}};
+  }
+
+  json token_json(int32_t id, double logprob) const {
+    const std::string bytes = options_.tokenizer->token_bytes(id);
+    json list = json::array();
+    for (const char byte : bytes) list.push_back(static_cast<unsigned char>(byte));
+    return {{"token", text::to_valid_utf8(bytes)},
+            {"logprob", finite_logprob(logprob)},
+            {"bytes", std::move(list)}};
+  }
+
+  json logprobs_json(const std::vector<TokenLogprob>& tokens) const {
+    if (!options_.logprobs) return nullptr;
+    json content = json::array();
+    for (const TokenLogprob& token : tokens) {
+      json entry = token_json(token.id, token.logprob);
+      json top = json::array();
+      // The chat API lists the best alone; the chosen token has its entry already.
+      const size_t count = std::min<size_t>(token.top.size(), static_cast<size_t>(options_.top_logprobs));
+      for (size_t i = 0; i < count; ++i) top.push_back(token_json(token.top[i].first, token.top[i].second));
+      entry["top_logprobs"] = std::move(top);
+      content.push_back(std::move(entry));
+    }
+    return {{"content", std::move(content)}, {"refusal", nullptr}};
+  }
+};
+
+class CompletionFormat final : public Format {
+ public:
+  CompletionFormat(AnswerOptions options, std::vector<std::string> prompt_texts,
+                   std::vector<TextOffsets> offsets)
+      : Format(std::move(options), "cmpl-", "text_completion", "text_completion"),
+        prompt_texts_(std::move(prompt_texts)),
+        offsets_(std::move(offsets)) {}
+
+  std::string opening(int32_t index) override {
+    if (prompt_texts_[index].empty()) return {};
+    return event({.index = index, .text = prompt_texts_[index]});
+  }
+
+ private:
+  json event_choice(const ChoiceDelta& delta) override { return choice_json(delta, delta.text); }
+  json whole_choice(const ChoiceDelta& choice) override {
+    return choice_json(choice, prompt_texts_[choice.index] + choice.text);
+  }
+
+  json choice_json(const ChoiceDelta& choice, const std::string& text) {
+    return {{"text", text},
+            {"index", choice.index},
+            {"logprobs", logprobs_json(choice)},
+            {"finish_reason", finish_json(choice.finish)}};
+  }
+
+  json logprobs_json(const ChoiceDelta& choice) {
+    if (!options_.logprobs) return nullptr;
+    json tokens = json::array(), logprobs = json::array(), tops = json::array(), starts = json::array();
+    for (const TokenLogprob& token : choice.logprobs) {
+      const std::string bytes = options_.tokenizer->token_bytes(token.id);
+      tokens.push_back(token_label(bytes));
+      logprobs.push_back(finite_logprob(token.logprob));
+      starts.push_back(offsets_[choice.index].next(bytes));
+      json top = json::object();
+      for (const auto& [id, logprob] : token.top) {
+        // Two tokens may share a label: the better one, which comes first, keeps it.
+        top.emplace(token_label(options_.tokenizer->token_bytes(id)), finite_logprob(logprob));
+      }
+      tops.push_back(std::move(top));
+    }
+    return {{"tokens", std::move(tokens)},
+            {"token_logprobs", std::move(logprobs)},
+            {"top_logprobs", std::move(tops)},
+            {"text_offset", std::move(starts)}};
+  }
+
+  const std::vector<std::string> prompt_texts_;
+  std::vector<TextOffsets> offsets_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerFormat> make_chat_format(AnswerOptions options) {
+  return std::make_unique<ChatFormat>(std::move(options));
+}
+
+std::unique_ptr<AnswerFormat> make_completion_format(AnswerOptions options,
+                                                     std::vector<std::string> prompt_texts,
+                                                     std::vector<TextOffsets> offsets) {
+  return std::make_unique<CompletionFormat>(std::move(options), std::move(prompt_texts), std::move(offsets));
+}
+
+std::string random_id(std::string_view prefix) {
+  thread_local std::mt19937_64 generator{(static_cast<uint64_t>(std::random_device{}()) << 32) ^
+                                         std::random_device{}()};
+  return fmt::format("{}{:016x}{:08x}", prefix, generator(), static_cast<uint32_t>(generator()));
+}
+
+}  // namespace headrace::server

@@ -1,0 +1,23 @@
+// POST /v1/chat/completions: messages through the model's chat template, answered whole or as a stream.
+#include "server/endpoints/common.h"
+
+namespace headrace::server {
+
+void handle_chat_completions(ServerContext& context, const HttpRequest& request,
+                             std::shared_ptr<Responder> responder) {
+  Backend& backend = context.backend;
+  auto parsed = parse_chat_request(request.body, parse_limits(backend));
+  if (!parsed) return responder->send(parsed.error().response());
+  if (auto wrong = check_model(context, parsed->fields.model)) return responder->send(wrong->response());
+  auto ids = backend.encode_chat(parsed->messages_json, {});
+  if (!ids) return responder->send(ApiError::from(ids.error(), "messages").response());
+
+  const GenerationFields& fields = parsed->fields;
+  GenerationJob job = make_job(fields);
+  // Without a limit of its own an answer may fill the context; the engine cuts it there.
+  job.requests.push_back(make_request(fields, std::move(*ids), backend.limits().max_context));
+  job.format = make_chat_format(answer_options(context, fields));
+  start_generation(backend, std::move(responder), std::move(job));
+}
+
+}  // namespace headrace::server

@@ -1,0 +1,50 @@
+// POST /v1/completions: raw prompts, as text or as token ids, one or several, continued as they stand.
+#include "server/endpoints/common.h"
+
+namespace headrace::server {
+namespace {
+
+constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's
+
+Result<std::vector<int32_t>> ids_of(const Backend& backend, const Prompt& prompt) {
+  if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) return *ids;
+  return backend.encode_raw(std::get<std::string>(prompt));
+}
+
+// The prompt as echo repeats it.
+std::string text_of(const Backend& backend, const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  return backend.tokenizer().decode(std::get<std::vector<int32_t>>(prompt), false);
+}
+
+}  // namespace
+
+void handle_completions(ServerContext& context, const HttpRequest& request,
+                        std::shared_ptr<Responder> responder) {
+  Backend& backend = context.backend;
+  auto parsed = parse_completion_request(request.body, parse_limits(backend));
+  if (!parsed) return responder->send(parsed.error().response());
+  if (auto wrong = check_model(context, parsed->fields.model)) return responder->send(wrong->response());
+
+  const GenerationFields& fields = parsed->fields;
+  GenerationJob job = make_job(fields);
+  std::vector<std::string> texts;
+  std::vector<TextOffsets> offsets;
+  for (const Prompt& prompt : parsed->prompts) {
+    auto ids = ids_of(backend, prompt);
+    if (!ids) return responder->send(ApiError::from(ids.error(), "prompt").response());
+    TextOffsets offset;
+    if (fields.logprobs) {
+      for (const int32_t id : *ids) offset.next(backend.tokenizer().token_bytes(id));
+    }
+    for (int32_t choice = 0; choice < fields.n; ++choice) {
+      texts.push_back(parsed->echo ? text_of(backend, prompt) : std::string());
+      offsets.push_back(offset);
+    }
+    job.requests.push_back(make_request(fields, std::move(*ids), kDefaultMaxTokens));
+  }
+  job.format = make_completion_format(answer_options(context, fields), std::move(texts), std::move(offsets));
+  start_generation(backend, std::move(responder), std::move(job));
+}
+
+}  // namespace headrace::server

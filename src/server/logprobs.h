@@ -1,0 +1,41 @@
+#pragma once
+// Log-probabilities as the OpenAI API reports them: natural log of the softmax of the raw logits.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace headrace::server {
+
+struct TokenLogprob {
+  int32_t id = 0;
+  double logprob = 0;
+  // The best `n` by falling log-probability, the lower id first on a tie; then `id` itself when it is not
+  // among them.
+  std::vector<std::pair<int32_t, double>> top;
+};
+
+// `chosen` is an index of `logits`. A logit that is not a number counts as minus infinity. O(vocab log n).
+TokenLogprob score_token(std::span<const float> logits, int32_t chosen, int n);
+
+// A log-probability fit for JSON, which knows no infinity: at least -9999.
+double finite_logprob(double logprob);
+
+// A token's bytes as text: themselves when they are UTF-8, else "bytes:\xf0\x9f", as the completions API
+// spells them.
+std::string token_label(std::string_view bytes);
+
+// Where each token of a completion starts, in code points from the start of the prompt's text.
+class TextOffsets {
+ public:
+  // The offset of a token with these bytes; a token that continues a code point starts where that one ended.
+  int64_t next(std::string_view bytes);
+
+ private:
+  int64_t position_ = 0;
+};
+
+}  // namespace headrace::server

@@ -1,0 +1,488 @@
+#include "server/openai_types.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace headrace::server {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 64;           // printing a value again recurses this deep
+constexpr size_t kMaxValues = 1 << 20;  // each costs tens of bytes once parsed
+constexpr size_t kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 1024;
+constexpr int32_t kMaxTopLogprobs = 20;
+
+// Depth and number of values, counted before anything is allocated for them. Commas and brackets outside
+// strings bound the number of values, well-formed or not.
+std::optional<std::string> too_large(std::string_view text) {
+  size_t values = 1;
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == ',' || c == '[' || c == '{') ++values;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kMaxDepth) return fmt::format("JSON nested deeper than {} levels", kMaxDepth);
+    if (values > kMaxValues) return fmt::format("JSON with more than {} values", kMaxValues);
+  }
+  return std::nullopt;
+}
+
+std::string shown(const json& value) {
+  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (text.size() > 80) text = text.substr(0, 77) + "...";
+  return text;
+}
+
+// Reads fields of one object; keeps the first error.
+class Fields {
+ public:
+  explicit Fields(std::string_view body) {
+    if (auto why = too_large(body)) {
+      fail("", *why);
+      return;
+    }
+    try {
+      object_ = json::parse(body);
+      if (!object_.is_object())
+        fail("", fmt::format("the body must be a JSON object, got {}", object_.type_name()));
+    } catch (const std::exception& e) {
+      fail("", fmt::format("the body is not valid JSON: {}", e.what()));
+    }
+  }
+
+  bool ok() const { return !error_; }
+  ApiError error() const { return *error_; }
+  void fail(std::string param, std::string message, std::string code = {}) {
+    if (!error_)
+      error_ = ApiError{
+          .status = 400, .message = std::move(message), .param = std::move(param), .code = std::move(code)};
+  }
+
+  // Null is absent.
+  const json* find(const char* name) const {
+    if (!object_.is_object()) return nullptr;
+    const auto found = object_.find(name);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  std::optional<bool> boolean(const char* name) {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (value->is_boolean()) return value->get<bool>();
+    wrong_type(name, "a boolean", *value);
+    return std::nullopt;
+  }
+
+  std::optional<std::string> string(const char* name) {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (value->is_string()) return value->get<std::string>();
+    wrong_type(name, "a string", *value);
+    return std::nullopt;
+  }
+
+  std::optional<double> number(const char* name, double min, double max) {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_number()) {
+      wrong_type(name, "a number", *value);
+      return std::nullopt;
+    }
+    const double number = value->get<double>();
+    if (number >= min && number <= max) return number;
+    fail(name, fmt::format("{}: must lie between {} and {}, got {}", name, min, max, shown(*value)));
+    return std::nullopt;
+  }
+
+  std::optional<int64_t> integer(const char* name, int64_t min, int64_t max) {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    std::optional<int64_t> integer = to_integer(*value);
+    if (!value->is_number() ||
+        (value->is_number_float() && std::trunc(value->get<double>()) != value->get<double>())) {
+      wrong_type(name, "an integer", *value);
+      return std::nullopt;
+    }
+    if (integer && *integer >= min && *integer <= max) return integer;
+    if (max == std::numeric_limits<int32_t>::max()) {
+      fail(name, fmt::format("{}: must be at least {}, got {}", name, min, shown(*value)));
+    } else {
+      fail(name, fmt::format("{}: must lie between {} and {}, got {}", name, min, max, shown(*value)));
+    }
+    return std::nullopt;
+  }
+
+  void wrong_type(const std::string& param, std::string_view wanted, const json& got) {
+    fail(param, fmt::format("{}: must be {}, got {}: {}", param, wanted, got.type_name(), shown(got)),
+         "invalid_type");
+  }
+
+  // Refuses a value other than the listed ones, which mean "off".
+  void unsupported_unless(const char* name, std::initializer_list<json> off) {
+    const json* value = find(name);
+    if (value == nullptr || std::find(off.begin(), off.end(), *value) != off.end()) return;
+    fail(name, fmt::format("{}: not supported yet, got {}", name, shown(*value)), "unsupported_parameter");
+  }
+
+  // The integer that `value` is, if it fits; a float counts when it has no fraction.
+  static std::optional<int64_t> to_integer(const json& value) {
+    if (value.is_number_unsigned()) {
+      const uint64_t number = value.get<uint64_t>();
+      if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+      return static_cast<int64_t>(number);
+    }
+    if (value.is_number_integer()) return value.get<int64_t>();
+    if (!value.is_number_float()) return std::nullopt;
+    const double number = value.get<double>();
+    if (!(std::abs(number) < 9e15) || std::trunc(number) != number) return std::nullopt;
+    return static_cast<int64_t>(number);
+  }
+
+ private:
+  json object_;
+  std::optional<ApiError> error_;
+};
+
+void read_stop(Fields& in, std::vector<std::string>& stop) {
+  const json* value = in.find("stop");
+  if (value == nullptr) return;
+  const json list = value->is_array() ? *value : json::array({*value});
+  if (list.size() > kMaxStops) {
+    return in.fail("stop", fmt::format("stop: at most {} strings, got {}", kMaxStops, list.size()));
+  }
+  for (const json& item : list) {
+    if (!item.is_string()) return in.wrong_type("stop", "a string or a list of strings", item);
+    std::string text = item.get<std::string>();
+    if (text.empty() || text.size() > kMaxStopBytes) {
+      return in.fail(
+          "stop", fmt::format("stop: a stop string has 1 to {} bytes, got {}", kMaxStopBytes, text.size()));
+    }
+    stop.push_back(std::move(text));
+  }
+}
+
+void read_logit_bias(Fields& in, int32_t vocab_size) {
+  const json* value = in.find("logit_bias");
+  if (value == nullptr) return;
+  if (!value->is_object()) return in.wrong_type("logit_bias", "an object from token ids to numbers", *value);
+  for (const auto& [key, bias] : value->items()) {
+    const bool digits = !key.empty() && key.size() <= 10 && key.find_first_not_of("0123456789") == key.npos;
+    if (!digits || std::stoll(key) >= vocab_size) {
+      return in.fail("logit_bias", fmt::format("logit_bias: token ids lie between 0 and {}, got \"{}\"",
+                                               vocab_size - 1, key.substr(0, 32)));
+    }
+    if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100)) {
+      return in.fail("logit_bias",
+                     fmt::format("logit_bias: a bias lies between -100 and 100, got {}", shown(bias)));
+    }
+  }
+  if (!value->empty()) in.fail("logit_bias", "logit_bias: not supported yet", "unsupported_parameter");
+}
+
+// Fields that change the answer and are not implemented.
+void refuse_unsupported(Fields& in) {
+  for (const char* penalty : {"presence_penalty", "frequency_penalty"}) {
+    if (in.number(penalty, -2, 2).value_or(0) != 0) {
+      in.fail(penalty, fmt::format("{}: not supported yet; only 0 is", penalty), "unsupported_parameter");
+    }
+  }
+  if (in.number("repetition_penalty", 0, 100).value_or(1) != 1) {
+    in.fail("repetition_penalty", "repetition_penalty: not supported yet; only 1 is",
+            "unsupported_parameter");
+  }
+  in.unsupported_unless("tools", {json::array()});
+  in.unsupported_unless("tool_choice", {"none", "auto"});
+  in.unsupported_unless("functions", {json::array()});
+  in.unsupported_unless("function_call", {"none", "auto"});
+  in.unsupported_unless("audio", {});
+  in.unsupported_unless("modalities", {json::array({"text"})});
+  in.unsupported_unless("web_search_options", {});
+  in.unsupported_unless("suffix", {""});
+  in.unsupported_unless("grammar", {""});
+  if (const json* format = in.find("response_format")) {
+    if (!format->is_object() || !format->contains("type")) {
+      in.wrong_type("response_format", "an object with a type", *format);
+    } else if ((*format)["type"] != "text") {
+      in.fail("response_format",
+              fmt::format("response_format: type {} is not supported yet; only \"text\" is",
+                          shown((*format)["type"])),
+              "unsupported_parameter");
+    }
+  }
+}
+
+// A seed for a request that has none: answers then differ from one another.
+uint64_t fresh_seed() {
+  thread_local std::mt19937_64 generator{(static_cast<uint64_t>(std::random_device{}()) << 32) ^
+                                         std::random_device{}()};
+  return generator();
+}
+
+void read_sampling(Fields& in, engine::SamplingParams& sampling) {
+  constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
+  sampling.temperature = static_cast<float>(in.number("temperature", 0, 2).value_or(1));
+  sampling.min_p = static_cast<float>(in.number("min_p", 0, 1).value_or(0));
+  sampling.top_k = static_cast<int32_t>(std::max<int64_t>(0, in.integer("top_k", -1, kMax).value_or(0)));
+  const double top_p = in.number("top_p", 0, 1).value_or(1);
+  // As a float it must stay above 0: the sampler wants (0, 1].
+  if (static_cast<float>(top_p) <= 0.0f)
+    in.fail("top_p", fmt::format("top_p: must lie above 0, up to 1, got {}", top_p));
+  sampling.top_p = static_cast<float>(top_p);
+  const json* seed = in.find("seed");
+  if (seed == nullptr) {
+    sampling.seed = fresh_seed();
+  } else if (seed->is_number_unsigned()) {
+    sampling.seed = seed->get<uint64_t>();
+  } else if (const auto value = Fields::to_integer(*seed)) {
+    sampling.seed = static_cast<uint64_t>(*value);
+  } else {
+    in.wrong_type("seed", "an integer of 64 bits", *seed);
+  }
+}
+
+void read_stream(Fields& in, GenerationFields& out) {
+  out.stream = in.boolean("stream").value_or(false);
+  const json* options = in.find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) return in.wrong_type("stream_options", "an object", *options);
+  if (!out.stream) return in.fail("stream_options", "stream_options: only allowed with stream: true");
+  const auto usage = options->find("include_usage");
+  if (usage == options->end() || usage->is_null()) return;
+  if (!usage->is_boolean()) return in.wrong_type("stream_options.include_usage", "a boolean", *usage);
+  out.include_usage = usage->get<bool>();
+}
+
+void read_common(Fields& in, const ParseLimits& limits, GenerationFields& out) {
+  if (!in.ok()) return;
+  constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
+  const auto model = in.string("model");
+  if (!model) in.fail("model", "model: missing; GET /v1/models lists what is served");
+  out.model = model.value_or("");
+  for (const char* name : {"max_completion_tokens", "max_tokens"}) {
+    const auto value = in.integer(name, 1, kMax);
+    if (value && !out.max_tokens) out.max_tokens = static_cast<int32_t>(*value);
+  }
+  out.n = static_cast<int32_t>(in.integer("n", 1, limits.max_choices).value_or(1));
+  out.ignore_eos = in.boolean("ignore_eos").value_or(false);
+  read_sampling(in, out.sampling);
+  read_stream(in, out);
+  read_stop(in, out.stop);
+  read_logit_bias(in, limits.vocab_size);
+  refuse_unsupported(in);
+}
+
+// A message's content as one string. Parts of text are joined by line ends.
+std::string read_content(Fields& in, const std::string& at, const json& message, const std::string& role) {
+  const auto found = message.find("content");
+  if (found == message.end() || found->is_null()) {
+    in.fail(at + ".content", fmt::format("{}.content: missing in a message with role \"{}\"", at, role));
+    return {};
+  }
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_array()) {
+    in.wrong_type(at + ".content", "a string or a list of parts", *found);
+    return {};
+  }
+  std::string text;
+  for (size_t i = 0; i < found->size(); ++i) {
+    const json& part = (*found)[i];
+    const std::string place = fmt::format("{}.content[{}]", at, i);
+    if (!part.is_object() || !part.contains("type")) {
+      in.wrong_type(place, "an object with a type", part);
+    } else if (part["type"] != "text") {
+      in.fail(place,
+              fmt::format("{}: parts of type {} are not supported; this model reads text", place,
+                          shown(part["type"])),
+              "unsupported_parameter");
+    } else if (!part.contains("text") || !part["text"].is_string()) {
+      in.wrong_type(place + ".text", "a string", part.value("text", json()));
+    } else {
+      if (i > 0) text += '\n';
+      text += part["text"].get<std::string>();
+    }
+    if (!in.ok()) break;
+  }
+  return text;
+}
+
+std::string read_messages(Fields& in) {
+  const json* list = in.find("messages");
+  if (list == nullptr) {
+    in.fail("messages", "messages: missing");
+    return {};
+  }
+  if (!list->is_array() || list->empty()) {
+    in.wrong_type("messages", "a list with at least one message", *list);
+    return {};
+  }
+  json messages = json::array();
+  for (size_t i = 0; i < list->size() && in.ok(); ++i) {
+    const json& message = (*list)[i];
+    const std::string at = fmt::format("messages[{}]", i);
+    if (!message.is_object()) {
+      in.wrong_type(at, "an object with role and content", message);
+      break;
+    }
+    if (!message.contains("role") || !message["role"].is_string()) {
+      in.fail(at + ".role", fmt::format("{}.role: missing or not a string", at));
+      break;
+    }
+    std::string role = message["role"].get<std::string>();
+    if (role == "developer") role = "system";  // its newer name
+    if (role == "tool" || role == "function" ||
+        (message.contains("tool_calls") && !message["tool_calls"].is_null())) {
+      in.fail(at, fmt::format("{}: tool calls are not supported yet", at), "unsupported_parameter");
+      break;
+    }
+    if (role != "system" && role != "user" && role != "assistant") {
+      in.fail(at + ".role",
+              fmt::format("{}.role: must be system, user or assistant, got {}", at, shown(message["role"])));
+      break;
+    }
+    json clean = {{"role", role}, {"content", read_content(in, at, message, role)}};
+    if (message.contains("name") && message["name"].is_string()) clean["name"] = message["name"];
+    messages.push_back(std::move(clean));
+  }
+  return in.ok() ? messages.dump() : std::string();
+}
+
+std::optional<std::vector<int32_t>> read_ids(Fields& in, const char* name, const json& list,
+                                             int32_t vocab_size) {
+  std::vector<int32_t> ids;
+  ids.reserve(list.size());
+  for (const json& item : list) {
+    const auto id = Fields::to_integer(item);
+    if (!id) {
+      in.wrong_type(name, "token ids or strings, not a mix", item);
+      return std::nullopt;
+    }
+    if (*id < 0 || *id >= vocab_size) {
+      in.fail(name, fmt::format("{}: token ids lie between 0 and {}, got {}", name, vocab_size - 1, *id));
+      return std::nullopt;
+    }
+    ids.push_back(static_cast<int32_t>(*id));
+  }
+  return ids;
+}
+
+void read_prompts(Fields& in, const ParseLimits& limits, std::vector<Prompt>& prompts) {
+  const json* value = in.find("prompt");
+  if (value == nullptr) return in.fail("prompt", "prompt: missing");
+  if (value->is_string()) {
+    prompts.emplace_back(value->get<std::string>());
+    return;
+  }
+  if (!value->is_array() || value->empty()) {
+    return in.wrong_type("prompt",
+                         "a string, a list of strings, a list of token ids, or a list of such lists", *value);
+  }
+  if (value->front().is_number()) {
+    if (auto ids = read_ids(in, "prompt", *value, limits.vocab_size)) prompts.emplace_back(std::move(*ids));
+    return;
+  }
+  if (value->size() > static_cast<size_t>(limits.max_choices)) {
+    return in.fail("prompt", fmt::format("prompt: at most {} prompts in one request, got {}",
+                                         limits.max_choices, value->size()));
+  }
+  for (const json& item : *value) {
+    if (item.is_string()) {
+      prompts.emplace_back(item.get<std::string>());
+    } else if (item.is_array()) {
+      auto ids = read_ids(in, "prompt", item, limits.vocab_size);
+      if (!ids) return;
+      prompts.emplace_back(std::move(*ids));
+    } else {
+      return in.wrong_type("prompt", "a string or a list of token ids in each place", item);
+    }
+  }
+}
+
+}  // namespace
+
+ApiResult<ChatRequest> parse_chat_request(std::string_view body, const ParseLimits& limits) {
+  Fields in(body);
+  ChatRequest out;
+  read_common(in, limits, out.fields);
+  if (!in.ok()) return tl::unexpected(in.error());
+  out.messages_json = read_messages(in);
+  const auto top = in.integer("top_logprobs", 0, kMaxTopLogprobs);
+  if (in.boolean("logprobs").value_or(false)) {
+    out.fields.logprobs = static_cast<int32_t>(top.value_or(0));
+  } else if (top) {
+    in.fail("top_logprobs", "top_logprobs: needs logprobs: true");
+  }
+  if (!in.ok()) return tl::unexpected(in.error());
+  return out;
+}
+
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const ParseLimits& limits) {
+  Fields in(body);
+  CompletionRequest out;
+  read_common(in, limits, out.fields);
+  if (!in.ok()) return tl::unexpected(in.error());
+  read_prompts(in, limits, out.prompts);
+  out.echo = in.boolean("echo").value_or(false);
+  if (const auto logprobs = in.integer("logprobs", 0, kMaxTopLogprobs))
+    out.fields.logprobs = static_cast<int32_t>(*logprobs);
+  if (out.echo && out.fields.logprobs) {
+    in.fail("logprobs",
+            "logprobs: log-probabilities of the prompt (echo with logprobs) are not supported yet",
+            "unsupported_parameter");
+  }
+  if (const auto best_of = in.integer("best_of", 1, limits.max_choices);
+      best_of && *best_of != out.fields.n) {
+    in.fail("best_of", "best_of: not supported yet; only the value of n is", "unsupported_parameter");
+  }
+  if (static_cast<int64_t>(out.prompts.size()) * out.fields.n > limits.max_choices) {
+    in.fail("n",
+            fmt::format(
+                "n: {} prompts times {} choices are more than the {} sequences that this server runs at once",
+                out.prompts.size(), out.fields.n, limits.max_choices));
+  }
+  if (!in.ok()) return tl::unexpected(in.error());
+  return out;
+}
+
+ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body) {
+  Fields in(body);
+  TokenizeRequest out;
+  out.model = in.string("model").value_or("");
+  if (in.find("messages") != nullptr) {
+    out.messages_json = read_messages(in);
+  } else if (auto prompt = in.string("prompt")) {
+    out.prompt = std::move(*prompt);
+  } else {
+    in.fail("prompt", "prompt: missing; send prompt (a string) or messages");
+  }
+  if (!in.ok()) return tl::unexpected(in.error());
+  return out;
+}
+
+ApiResult<DetokenizeRequest> parse_detokenize_request(std::string_view body, const ParseLimits& limits) {
+  Fields in(body);
+  DetokenizeRequest out;
+  out.model = in.string("model").value_or("");
+  const json* tokens = in.find("tokens");
+  if (tokens == nullptr || !tokens->is_array()) {
+    in.fail("tokens", "tokens: missing or not a list of token ids");
+  } else if (auto ids = read_ids(in, "tokens", *tokens, limits.vocab_size)) {
+    out.tokens = std::move(*ids);
+  }
+  if (!in.ok()) return tl::unexpected(in.error());
+  return out;
+}
+
+}  // namespace headrace::server

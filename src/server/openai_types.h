@@ -1,0 +1,65 @@
+#pragma once
+// The bodies of the OpenAI API's requests, checked field by field. Every error names the field (`param`). A
+// field that would change the answer and is not implemented is refused; one that could not change it is
+// ignored.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/api_error.h"
+
+namespace headrace::server {
+
+struct ParseLimits {
+  int32_t vocab_size = 0;   // ids must lie below
+  int32_t max_choices = 1;  // choices times prompts
+};
+
+// What both completions endpoints share.
+struct GenerationFields {
+  std::string model;
+  std::optional<int32_t> max_tokens;
+  int32_t n = 1;
+  engine::SamplingParams sampling;  // a seed of its own when the request has none
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool stream = false;
+  bool include_usage = false;
+  std::optional<int32_t> logprobs;  // how many alternatives to list with each token
+};
+
+struct ChatRequest {
+  GenerationFields fields;
+  std::string messages_json;  // for ChatTemplate: contents are strings
+};
+
+using Prompt = std::variant<std::string, std::vector<int32_t>>;
+
+struct CompletionRequest {
+  GenerationFields fields;
+  std::vector<Prompt> prompts;  // at least one
+  bool echo = false;
+};
+
+struct TokenizeRequest {
+  std::string model;          // "" when absent
+  std::string prompt;         // or
+  std::string messages_json;  // when not empty
+};
+
+struct DetokenizeRequest {
+  std::string model;
+  std::vector<int32_t> tokens;
+};
+
+ApiResult<ChatRequest> parse_chat_request(std::string_view body, const ParseLimits& limits);
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const ParseLimits& limits);
+ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body);
+ApiResult<DetokenizeRequest> parse_detokenize_request(std::string_view body, const ParseLimits& limits);
+
+}  // namespace headrace::server
