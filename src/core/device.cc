@@ -1,6 +1,9 @@
 #include "core/device.h"
 
 #include <sched.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <fstream>
@@ -21,6 +24,15 @@ int cgroup_cpus() {
   return std::max(1, static_cast<int>(value / period));
 }
 
+#if defined(__x86_64__)
+// By hand, since clang 16's __builtin_cpu_supports does not know the name. The system keeps the registers wherever it
+// keeps AVX's, which the caller asks for too.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 }  // namespace
 
 std::string_view isa_name(Isa isa) {
@@ -35,8 +47,7 @@ std::string_view isa_name(Isa isa) {
 Isa detect_isa() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");

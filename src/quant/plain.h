@@ -17,7 +17,7 @@ struct PlainIds {
   std::string_view safetensors;
 };
 template <class T>
-inline constexpr PlainIds kPlainIds;
+inline constexpr PlainIds kPlainIds{-1, ""};
 template <>
 inline constexpr PlainIds kPlainIds<float>{0, "F32"};
 template <>
