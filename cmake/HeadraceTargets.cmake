@@ -83,7 +83,7 @@ function(headrace_kernels name)
   set(flags_generic "")
   set(flags_avx2 -mavx2 -mfma -mf16c -mbmi2 -mpopcnt)
   set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
-                   -mprefer-vector-width=512 -Wno-maybe-uninitialized)  # gcc 12: false alarms in its own intrinsics
+                   -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized)  # gcc 12: false alarms in its own intrinsics
   file(GLOB all CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   list(FILTER all EXCLUDE REGEX "_test\\.cc$")
   if(NOT all)
