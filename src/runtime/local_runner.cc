@@ -11,8 +11,6 @@
 namespace headrace::runtime {
 namespace {
 
-constexpr int32_t kDefaultContext = 8192;
-
 int32_t blocks_for(int64_t tokens) { return int32_t((tokens + kKvBlockTokens - 1) / kKvBlockTokens); }
 
 // "block_table.2" -> the field and group 2; a field without groups has group 0.
@@ -32,14 +30,6 @@ bool parse_input_name(std::string_view name, StepField& field, int& group) {
   return false;
 }
 
-// Symbols are looked up by name, so that a family may declare them in any order.
-Result<SymbolId> find_symbol(const Graph& graph, std::string_view name) {
-  for (int i = 0; i < graph.symbols.size(); ++i) {
-    if (graph.symbols.names()[i] == name) return static_cast<SymbolId>(i);
-  }
-  return error(Code::internal, "step program: no symbol {}", name);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<LocalRunner>> LocalRunner::open(const io::ModelSource& source,
@@ -50,65 +40,33 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::open(const io::ModelSource& so
 }
 
 Status LocalRunner::build(const io::ModelSource& source) {
-  HR_ASSIGN_OR_RETURN(const std::string model_type, source.config().get_string("model_type"));
-  HR_ASSIGN_OR_RETURN(const models::ModelFamily* family, models::find_family(model_type));
-
-  std::map<std::string, models::TensorInfo, std::less<>> tensors;
-  for (const io::SourceTensor& tensor : source.tensors()) tensors[tensor.name] = {tensor.format, tensor.shape};
-  const models::TensorLookup lookup = [&](std::string_view name) -> const models::TensorInfo* {
-    const auto found = tensors.find(name);
-    return found == tensors.end() ? nullptr : &found->second;
-  };
-  models::BuildContext context{source.config(), lookup, options_.policy, {}};
-  HR_ASSIGN_OR_RETURN(info_, family->info(context));
-
-  const int64_t trained = info_.max_position_embeddings;
-  const int64_t max_context =
-      options_.max_context > 0 ? options_.max_context : std::min<int64_t>(trained, kDefaultContext);
-  if (max_context > trained) {
-    return make_status(Code::invalid_argument, "--max-context {}: the model was trained for {} tokens", max_context,
-                       trained);
-  }
-  step_limits_.max_tokens = std::max(options_.max_tokens, options_.max_seqs);
-  step_limits_.max_seqs = options_.max_seqs;
-  step_limits_.max_blocks = blocks_for(max_context);
-  step_limits_.num_slots = options_.max_seqs;
-  context.limits = step_limits_;
-
-  HR_ASSIGN_OR_RETURN(Graph graph, family->build_step(context));
-  models::keep_outputs(graph, {"tokens", "logits"});
-  PassOptions pass_options;
-  pass_options.skip.insert(options_.skip_passes.begin(), options_.skip_passes.end());
-  pass_options.policy = options_.policy;
-  HR_ASSIGN_OR_RETURN(passes_, run_passes(graph, pass_options));
-  KernelTarget target;
-  target.isa = options_.isa;
-  HR_ASSIGN_OR_RETURN(program_, Program::create(std::move(graph), target, queue_->threads()));
-
-  HR_ASSIGN_OR_RETURN(sym_tokens_, find_symbol(program_->graph(), "T"));
-  HR_ASSIGN_OR_RETURN(sym_seqs_, find_symbol(program_->graph(), "S"));
-  HR_ASSIGN_OR_RETURN(sym_rows_, find_symbol(program_->graph(), "R"));
-  HR_ASSIGN_OR_RETURN(sym_blocks_, find_symbol(program_->graph(), "B"));
-
+  HR_ASSIGN_OR_RETURN(step_, StepProgram::build(source, {.policy = options_.policy,
+                                                         .skip_passes = options_.skip_passes,
+                                                         .isa = options_.isa,
+                                                         .threads = queue_->threads(),
+                                                         .max_context = options_.max_context,
+                                                         .max_seqs = options_.max_seqs,
+                                                         .max_tokens = options_.max_tokens}));
+  Program& program = *step_.program;
   weights_ = std::make_unique<WeightStore>(source, *queue_, options_.model_name);
-  HR_RETURN_IF_ERROR(weights_->prepare(program_->weight_requests(), options_.progress));
-  HR_RETURN_IF_ERROR(program_->bind_weights(*weights_));
+  HR_RETURN_IF_ERROR(weights_->prepare(program.weight_requests(), options_.progress));
+  HR_RETURN_IF_ERROR(program.bind_weights(*weights_));
 
   // One arena, as large as the largest bucket needs; a smaller bucket's plan is used when it fits, which it does but for
   // an unlucky packing.
-  const MemoryPlan& largest = program_->plan_for(bucket(int32_t(step_limits_.max_tokens)));
+  const MemoryPlan& largest = program.plan_for(step_.bucket(step_.limits.max_tokens));
   HR_ASSIGN_OR_RETURN(arena_, Buffer::allocate(queue_->ledger(), Account::arena, options_.model_name,
                                                uint64_t(largest.arena_bytes)));
-  program_->bind_arena(arena_.data(), largest.arena_bytes);
+  program.bind_arena(arena_.data(), largest.arena_bytes);
   HR_ASSIGN_OR_RETURN(last_token_, Buffer::allocate(queue_->ledger(), Account::arena, options_.model_name,
-                                                    uint64_t(step_limits_.num_slots) * sizeof(int32_t)));
+                                                    uint64_t(step_.limits.num_slots) * sizeof(int32_t)));
 
-  limits_.max_tokens = int32_t(step_limits_.max_tokens);
-  limits_.max_seqs = int32_t(step_limits_.max_seqs);
-  limits_.max_context = int32_t(max_context);
-  limits_.vocab_size = int32_t(info_.vocab_size);
+  limits_.max_tokens = int32_t(step_.limits.max_tokens);
+  limits_.max_seqs = int32_t(step_.limits.max_seqs);
+  limits_.max_context = step_.max_context;
+  limits_.vocab_size = int32_t(step_.info.vocab_size);
   limits_.pipeline_depth = 0;
-  const std::vector<int> group_of_layer = models::group_of_layer(info_.layer_kv);
+  const std::vector<int> group_of_layer = models::group_of_layer(step_.info.layer_kv);
   HR_RETURN_IF_ERROR(place_kv(group_of_layer));
   return bind_inputs(group_of_layer);
 }
@@ -116,11 +74,11 @@ Status LocalRunner::build(const io::ModelSource& source) {
 Status LocalRunner::place_kv(const std::vector<int>& group_of_layer) {
   std::vector<KvPool::GroupSpec> groups;
   uint64_t bytes_per_block = 0;  // over all layers
-  for (size_t layer = 0; layer < info_.layer_kv.size(); ++layer) {
+  for (size_t layer = 0; layer < step_.info.layer_kv.size(); ++layer) {
     const size_t group = size_t(group_of_layer[layer]);
-    if (group == groups.size()) groups.push_back({info_.layer_kv[layer], 0, 0});
+    if (group == groups.size()) groups.push_back({step_.info.layer_kv[layer], 0, 0});
     ++groups[group].num_layers;
-    bytes_per_block += uint64_t(info_.layer_kv[layer].block_bytes());
+    bytes_per_block += uint64_t(step_.info.layer_kv[layer].block_bytes());
   }
   if (!groups.empty()) {
     const uint64_t limit = queue_->ledger().limit();
@@ -148,7 +106,7 @@ Status LocalRunner::place_kv(const std::vector<int>& group_of_layer) {
 }
 
 Status LocalRunner::bind_inputs(const std::vector<int>& group_of_layer) {
-  const Graph& graph = program_->graph();
+  const Graph& graph = step_.program->graph();
   std::vector<int> index_in_group(kv_.groups().size(), 0);
   std::vector<int> index_of_layer(group_of_layer.size(), 0);
   for (size_t layer = 0; layer < group_of_layer.size(); ++layer) {
@@ -162,11 +120,11 @@ Status LocalRunner::bind_inputs(const std::vector<int>& group_of_layer) {
       if (value.type.kind == ValueType::Kind::kv) {
         arg.kv = kv_.layer(group_of_layer[size_t(value.layer)], index_of_layer[size_t(value.layer)]);
       } else if (value.name == "last_token") {
-        arg.tensor = contiguous_view(last_token_.data(), DType::i32, {Dim(step_limits_.num_slots)}, Bindings());
+        arg.tensor = contiguous_view(last_token_.data(), DType::i32, {Dim(step_.limits.num_slots)}, Bindings());
       } else {
         return make_status(Code::internal, "state {}: this runner has none of that name", value.name);
       }
-      program_->bind_state(ValueId(id), arg);
+      step_.program->bind_state(ValueId(id), arg);
     } else if (value.role == ValueRole::input) {
       InputSource source{ValueId(id), StepField::token_src, 0};
       if (!parse_input_name(value.name, source.field, source.group)) {
@@ -185,30 +143,17 @@ Status LocalRunner::bind_inputs(const std::vector<int>& group_of_layer) {
   return Status();
 }
 
-Bindings LocalRunner::bucket(int32_t tokens) const {
-  int64_t size = 1;
-  while (size < tokens) size *= 2;
-  size = std::min(size, step_limits_.max_tokens);
-  const int64_t seqs = std::min(size, step_limits_.max_seqs);
-  Bindings bindings;
-  bindings.set(sym_tokens_, size);
-  bindings.set(sym_seqs_, seqs);
-  bindings.set(sym_rows_, seqs);
-  bindings.set(sym_blocks_, step_limits_.max_blocks);
-  return bindings;
-}
-
 Result<Ticket> LocalRunner::submit(const StepPlan& plan) {
   const StepHeader& header = plan.header();
   const StepCounts& c = header.counts;
   if (!StepPlan::valid(plan.block()) || c.tokens < 1 || c.tokens > limits_.max_tokens || c.seqs < 1 ||
       c.seqs > limits_.max_seqs || c.seqs > c.tokens || c.logit_rows > std::min(c.tokens, limits_.max_seqs) || c.groups != int(limits_.groups.size()) ||
-      c.blocks > step_limits_.max_blocks) {
+      c.blocks > step_.limits.max_blocks) {
     return error(Code::invalid_argument,
                  "step {}: {} tokens, {} sequences, {} logit rows, {} groups, {} blocks; the runner takes {} tokens, {} "
                  "sequences, {} groups, {} blocks",
                  header.step, c.tokens, c.seqs, c.logit_rows, c.groups, c.blocks, limits_.max_tokens, limits_.max_seqs,
-                 limits_.groups.size(), step_limits_.max_blocks);
+                 limits_.groups.size(), step_.limits.max_blocks);
   }
   CHECK(!pending_);
   const std::span<const std::byte> block = plan.block();
@@ -222,24 +167,24 @@ Result<Ticket> LocalRunner::submit(const StepPlan& plan) {
     input_data_[size_t(input.value)] = data;
   }
   Bindings sizes;
-  sizes.set(sym_tokens_, c.tokens);
-  sizes.set(sym_seqs_, c.seqs);
-  sizes.set(sym_rows_, c.logit_rows);
-  sizes.set(sym_blocks_, c.blocks);
-  Bindings chosen = bucket(c.tokens);
-  if (program_->plan_for(chosen).arena_bytes > int64_t(arena_.bytes())) chosen = bucket(limits_.max_tokens);
-  program_->run(*queue_, chosen, sizes, input_data_, StepContext{header.step}, record_nodes_ ? &node_seconds_ : nullptr);
+  sizes.set(step_.tokens, c.tokens);
+  sizes.set(step_.seqs, c.seqs);
+  sizes.set(step_.rows, c.logit_rows);
+  sizes.set(step_.blocks, c.blocks);
+  Bindings chosen = step_.bucket(c.tokens);
+  if (step_.program->plan_for(chosen).arena_bytes > int64_t(arena_.bytes())) chosen = step_.bucket(limits_.max_tokens);
+  step_.program->run(*queue_, chosen, sizes, input_data_, StepContext{header.step}, record_nodes_ ? &node_seconds_ : nullptr);
   if (record_nodes_) {
     node_sum_.resize(node_seconds_.size());
     for (size_t i = 0; i < node_seconds_.size(); ++i) node_sum_[i] += node_seconds_[i];
   }
 
   result_.step = header.step;
-  const int32_t* tokens = program_->tensor(tokens_output_).as<int32_t>();
+  const int32_t* tokens = step_.program->tensor(tokens_output_).as<int32_t>();
   result_.tokens.assign(tokens, tokens + c.logit_rows);
   result_.logits.clear();
   if ((header.flags & kWantLogits) != 0) {
-    const float* logits = program_->tensor(logits_output_).as<float>();
+    const float* logits = step_.program->tensor(logits_output_).as<float>();
     result_.logits.assign(logits, logits + int64_t(c.logit_rows) * limits_.vocab_size);
   }
   pending_ = true;
@@ -260,7 +205,7 @@ RunnerMemory LocalRunner::memory() const {
 std::vector<double> LocalRunner::take_node_seconds() {
   record_nodes_ = true;
   std::vector<double> taken = std::move(node_sum_);
-  node_sum_.assign(program_->graph().nodes.size(), 0.0);
+  node_sum_.assign(step_.program->graph().nodes.size(), 0.0);
   return taken;
 }
 

@@ -7,13 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "graph/passes.h"
 #include "io/model_source.h"
-#include "models/model.h"
 #include "runtime/device_queue.h"
 #include "runtime/kv_pool.h"
 #include "runtime/model_runner.h"
-#include "runtime/program.h"
+#include "runtime/step_program.h"
 
 namespace headrace::runtime {
 
@@ -41,12 +39,12 @@ class LocalRunner final : public ModelRunner {
   Result<StepResult> wait(Ticket ticket) override;
   RunnerMemory memory() const override;
 
-  const models::ModelInfo& info() const { return info_; }
-  Program& program() { return *program_; }
-  const std::vector<PassReport>& passes() const { return passes_; }
+  const models::ModelInfo& info() const { return step_.info; }
+  Program& program() { return *step_.program; }
+  const std::vector<PassReport>& passes() const { return step_.passes; }
   uint64_t weight_bytes() const { return weights_->bytes(); }
   // The bucket that a step of `tokens` runs in.
-  Bindings bucket(int32_t tokens) const;
+  Bindings bucket(int32_t tokens) const { return step_.bucket(tokens); }
   // Seconds of each node in the steps since the last call; recording starts with the first call.
   std::vector<double> take_node_seconds();
 
@@ -65,16 +63,12 @@ class LocalRunner final : public ModelRunner {
 
   std::shared_ptr<DeviceQueue> queue_;
   RunnerOptions options_;
-  models::ModelInfo info_;
-  models::StepLimits step_limits_;
+  StepProgram step_;
   RunnerLimits limits_;
-  std::vector<PassReport> passes_;
-  std::unique_ptr<Program> program_;
   std::unique_ptr<WeightStore> weights_;
   KvPool kv_;
   Buffer arena_;
   Buffer last_token_;
-  SymbolId sym_tokens_ = 0, sym_seqs_ = 0, sym_rows_ = 0, sym_blocks_ = 0;
   ValueId tokens_output_ = kNone, logits_output_ = kNone;
   std::vector<InputSource> inputs_;
   std::vector<void*> input_data_;      // by value id

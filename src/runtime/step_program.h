@@ -1,0 +1,42 @@
+#pragma once
+// The step program of a checkpoint as a device runs it: the family's graph, rewritten by the passes, with a kernel for every
+// node. Made from configuration and tensor shapes alone: no weight is read. What LocalRunner runs and `headrace inspect
+// --plan` shows.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/passes.h"
+#include "io/model_source.h"
+#include "models/model.h"
+#include "runtime/program.h"
+
+namespace headrace::runtime {
+
+struct StepProgramOptions {
+  DtypePolicy policy;
+  std::vector<std::string> skip_passes;
+  Isa isa = detect_isa();
+  int threads = 1;
+  int32_t max_context = 0;  // 0: what the model was trained for, at most 8192
+  int32_t max_seqs = 16;
+  int32_t max_tokens = 512;
+};
+
+struct StepProgram {
+  models::ModelInfo info;
+  models::StepLimits limits;
+  int32_t max_context = 0;
+  std::vector<PassReport> passes;
+  std::unique_ptr<Program> program;
+  SymbolId tokens = 0, seqs = 0, rows = 0, blocks = 0;  // T, S, R, B
+
+  // The bucket that a step of `tokens` runs in.
+  Bindings bucket(int64_t tokens) const;
+
+  // Errors: those of the family, the passes and kernel selection; invalid_argument for a context beyond the model's.
+  static Result<StepProgram> build(const io::ModelSource& source, const StepProgramOptions& options);
+};
+
+}  // namespace headrace::runtime
