@@ -10,7 +10,8 @@ import numpy as np
 import gguf
 from gguf import quants, GGMLQuantizationType as G
 
-FORMATS = ["f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q6_k"]
+FORMATS = ["f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q6_k",
+           "q2_k", "q3_k", "q5_k", "iq4_nl", "iq4_xs", "mxfp4"]
 ENCODED = ["f16", "bf16", "q4_0", "q4_1", "q8_0"]
 BLOCKS = 512
 

@@ -53,11 +53,10 @@ std::string tensor_type_name(uint32_t type) {
     uint32_t type;
     std::string_view name;
   };
-  static constexpr Row kNames[] = {{9, "Q8_1"},    {10, "Q2_K"},    {11, "Q3_K"},   {13, "Q5_K"},
-                                   {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
-                                   {19, "IQ1_S"},  {20, "IQ4_NL"},  {21, "IQ3_S"},  {22, "IQ2_S"},
-                                   {23, "IQ4_XS"}, {29, "IQ1_M"},   {34, "TQ1_0"},  {35, "TQ2_0"},
-                                   {39, "MXFP4"},  {40, "NVFP4"},   {41, "Q1_0"}};
+  static constexpr Row kNames[] = {{9, "Q8_1"},     {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
+                                   {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},   {22, "IQ2_S"},
+                                   {29, "IQ1_M"},   {34, "TQ1_0"}, {35, "TQ2_0"},   {40, "NVFP4"},
+                                   {41, "Q1_0"}};
   for (const Row& row : kNames) {
     if (row.type == type) return fmt::format("{} ({})", type, row.name);
   }

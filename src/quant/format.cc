@@ -7,12 +7,18 @@
 
 #include "quant/fp8_e4m3.h"
 #include "quant/fp8_e5m2.h"
+#include "quant/iq4_nl.h"
+#include "quant/iq4_xs.h"
+#include "quant/mxfp4.h"
 #include "quant/plain.h"
+#include "quant/q2_k.h"
+#include "quant/q3_k.h"
 #include "quant/q4_0.h"
 #include "quant/q4_1.h"
 #include "quant/q4_k.h"
 #include "quant/q5_0.h"
 #include "quant/q5_1.h"
+#include "quant/q5_k.h"
 #include "quant/q6_k.h"
 #include "quant/q8_0.h"
 

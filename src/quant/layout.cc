@@ -16,9 +16,10 @@ constexpr uint64_t kTileAlignment = 64;
 // Which bytes of a block are what. `flip` is xored onto every word: Q8_0's signed codes become unsigned (code + 128),
 // what u8 x s8 dot products take.
 struct BlockParts {
-  int heads = 0, heads_at = 0;  // count of f16, offset in the block
+  int heads = 0, heads_at = 0;  // count of scales (f16 but for MXFP4), offset in the block
   int words = 0, words_at = 0;  // count of 32-bit words, offset in the block
   uint32_t flip = 0;
+  int head_bytes = 2;
 };
 
 // heads == words == 0: a plain format.
@@ -31,12 +32,18 @@ BlockParts block_parts(Format format) {
     case Format::q8_0: return {1, 0, 8, 2, 0x80808080u};  // scale | codes
     case Format::q4_k: return {2, 0, 35, 4};              // scale, min_scale | scales, codes
     case Format::q6_k: return {1, 208, 52, 0};            // scale | low, high, scales
+    case Format::q2_k: return {2, 80, 20, 0};             // scale, min_scale | scales, codes
+    case Format::q3_k: return {1, 108, 27, 0};            // scale | high, low, scales
+    case Format::q5_k: return {2, 0, 43, 4};              // scale, min_scale | scales, high, low
+    case Format::iq4_nl: return {1, 0, 4, 2};             // scale | codes
+    case Format::iq4_xs: return {2, 0, 33, 4};            // scale, scales_high | scales_low, codes
+    case Format::mxfp4: return {1, 0, 4, 1, 0, 1};        // exponent, a byte | codes
     default: return {};
   }
 }
 
 uint64_t tile_block_bytes(const BlockParts& parts) {
-  return static_cast<uint64_t>(kTileRows) * (2 * parts.heads + 4 * parts.words);
+  return static_cast<uint64_t>(kTileRows) * (parts.head_bytes * parts.heads + 4 * parts.words);
 }
 
 // Columns that lie together in a plain format.
@@ -50,8 +57,8 @@ void pack_blocks(const BlockParts& parts, int block_bytes, int64_t blocks, std::
     const int stride = rows[row] == nullptr ? 0 : block_bytes;
     std::byte* out = tile;
     for (int64_t b = 0; b < blocks; ++b, block += stride) {
-      for (int head = 0; head < parts.heads; ++head, out += 2 * kTileRows) {
-        std::memcpy(out + 2 * row, block + parts.heads_at + 2 * head, 2);
+      for (int head = 0; head < parts.heads; ++head, out += parts.head_bytes * kTileRows) {
+        std::memcpy(out + parts.head_bytes * row, block + parts.heads_at + parts.head_bytes * head, parts.head_bytes);
       }
       for (int i = 0; i < parts.words; ++i, out += 4 * kTileRows) {
         uint32_t word;
@@ -64,8 +71,8 @@ void pack_blocks(const BlockParts& parts, int block_bytes, int64_t blocks, std::
 }
 
 void unpack_block(const BlockParts& parts, const std::byte* tile_block, int row, std::byte* block) {
-  for (int head = 0; head < parts.heads; ++head, tile_block += 2 * kTileRows) {
-    std::memcpy(block + parts.heads_at + 2 * head, tile_block + 2 * row, 2);
+  for (int head = 0; head < parts.heads; ++head, tile_block += parts.head_bytes * kTileRows) {
+    std::memcpy(block + parts.heads_at + parts.head_bytes * head, tile_block + parts.head_bytes * row, parts.head_bytes);
   }
   for (int i = 0; i < parts.words; ++i, tile_block += 4 * kTileRows) {
     uint32_t word;

@@ -24,7 +24,8 @@ uint64_t layout_bytes(WeightLayout layout, Format format, int64_t rows, int64_t 
 // tile16, for each tile of 16 rows (a multiple of 64 bytes):
 //   plain formats  [column][16 rows]; bf16 [column pair][16 rows][2], an odd last column paired with zeros
 //   block formats  for each block along K: each f16 field [16 rows], then each 32-bit word of the rest [16 rows], in
-//                  the block's order (Q6_K: its scale first). Q8_0's codes are stored plus 128, as bytes.
+//                  the block's order (scales first, also where the block has them last; MXFP4's is one byte). Q8_0's
+//                  codes are stored plus 128, as bytes.
 // So one 64-byte load holds 16 rows x 4 consecutive 8-bit codes, or, for 4-bit formats, 16 rows x 4 codes of elements
 // 4w.. in the low halves and of elements 16 + 4w.. in the high ones: a mask and a shift feed u8 x s8 dot products.
 //
