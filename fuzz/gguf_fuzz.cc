@@ -41,7 +41,9 @@ void read_tensor(Format format, std::span<const std::byte> bytes) {
 
 void open_model(std::span<const std::byte> bytes) {
   Result<io::GgufFile> file = io::GgufFile::parse(bytes);
-  const auto source = io::make_gguf_source(std::move(*file), "fuzz");
+  Result<io::GgufModel> model = io::GgufModel::from_file(std::move(*file));
+  if (!model) return;
+  const auto source = io::make_gguf_source(std::move(*model), "fuzz");
   if (!source) return;
   std::vector<std::byte> scratch;
   for (const io::SourceTensor& tensor : (*source)->tensors()) {

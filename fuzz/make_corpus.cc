@@ -1,12 +1,12 @@
-// make_corpus DIR: writes the seeds of the fuzz targets into DIR/gguf, DIR/safetensors and DIR/config: small valid files
-// that together hold every metadata type, tensor format, dtype and kind of configuration value.
+// make_corpus DIR: writes the seeds of the fuzz targets into DIR/gguf, DIR/safetensors and DIR/config: small
+// valid files that together hold every metadata type, tensor format, dtype and kind of configuration value.
+#include <fmt/core.h>
+
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
-
-#include <fmt/core.h>
 
 #include "quant/format.h"
 
@@ -102,7 +102,9 @@ class Gguf {
     put(entries_, element);
     put(entries_, count);
   }
-  void pad(std::string& out) const { out.resize((out.size() + alignment_ - 1) / alignment_ * alignment_, '\0'); }
+  void pad(std::string& out) const {
+    out.resize((out.size() + alignment_ - 1) / alignment_ * alignment_, '\0');
+  }
 
   uint32_t version_;
   uint64_t alignment_;
@@ -112,32 +114,48 @@ class Gguf {
 
 void add_llama(Gguf& file) {
   file.string("general.architecture", "llama");
-  for (const auto& [key, value] : std::vector<std::pair<std::string, uint32_t>>{{"embedding_length", 32},
-                                                                                {"block_count", 1},
-                                                                                {"feed_forward_length", 32},
-                                                                                {"attention.head_count", 2},
-                                                                                {"attention.head_count_kv", 1},
-                                                                                {"context_length", 16},
-                                                                                {"rope.dimension_count", 16},
-                                                                                {"rope.scaling.original_context_length", 8}}) {
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, uint32_t>>{{"embedding_length", 32},
+                                                     {"block_count", 1},
+                                                     {"feed_forward_length", 32},
+                                                     {"attention.head_count", 2},
+                                                     {"attention.head_count_kv", 1},
+                                                     {"context_length", 16},
+                                                     {"rope.dimension_count", 16},
+                                                     {"rope.scaling.original_context_length", 8}}) {
     file.scalar("llama." + key, 4, value);
   }
   file.scalar("llama.attention.layer_norm_rms_epsilon", 6, 1e-5f).scalar("llama.rope.freq_base", 6, 1e4f);
   file.string("llama.rope.scaling.type", "yarn").scalar("llama.rope.scaling.factor", 6, 4.0f);
   file.string("tokenizer.ggml.model", "gpt2").string("tokenizer.ggml.pre", "smollm");
-  file.strings("tokenizer.ggml.tokens", {"<s>", "</s>", "a", "b", "ab"}).strings("tokenizer.ggml.merges", {"a b"});
+  file.strings("tokenizer.ggml.tokens", {"<s>", "</s>", "a", "b", "ab"})
+      .strings("tokenizer.ggml.merges", {"a b"});
   file.numbers<int32_t>("tokenizer.ggml.token_type", 5, {3, 3, 1, 1, 1});
   file.numbers<float>("tokenizer.ggml.scores", 6, {0, 0, -1, -2, -3});
-  file.scalar<uint32_t>("tokenizer.ggml.bos_token_id", 4, 0).scalar<uint32_t>("tokenizer.ggml.eos_token_id", 4, 1);
-  file.scalar<uint8_t>("tokenizer.ggml.add_bos_token", 7, 1).string("tokenizer.chat_template", "{{ messages }}");
+  file.scalar<uint32_t>("tokenizer.ggml.bos_token_id", 4, 0)
+      .scalar<uint32_t>("tokenizer.ggml.eos_token_id", 4, 1);
+  file.scalar<uint8_t>("tokenizer.ggml.add_bos_token", 7, 1)
+      .string("tokenizer.chat_template", "{{ messages }}");
 }
 
 void make_gguf(const fs::path& folder) {
   Gguf types;
-  types.scalar<uint8_t>("u8", 0, 1).scalar<int8_t>("i8", 1, -1).scalar<uint16_t>("u16", 2, 1).scalar<int16_t>("i16", 3, -1);
-  types.scalar<uint32_t>("u32", 4, 1).scalar<int32_t>("i32", 5, -1).scalar("f32", 6, 1.5f).scalar<uint8_t>("bool", 7, 1);
-  types.scalar<uint64_t>("u64", 10, 1).scalar<int64_t>("i64", 11, -1).scalar("f64", 12, 0.1).string("string", "text");
-  types.strings("strings", {"a", ""}).numbers<uint8_t>("bools", 7, {0, 1}).numbers<double>("f64s", 12, {1, 2}).nested("nested");
+  types.scalar<uint8_t>("u8", 0, 1)
+      .scalar<int8_t>("i8", 1, -1)
+      .scalar<uint16_t>("u16", 2, 1)
+      .scalar<int16_t>("i16", 3, -1);
+  types.scalar<uint32_t>("u32", 4, 1)
+      .scalar<int32_t>("i32", 5, -1)
+      .scalar("f32", 6, 1.5f)
+      .scalar<uint8_t>("bool", 7, 1);
+  types.scalar<uint64_t>("u64", 10, 1)
+      .scalar<int64_t>("i64", 11, -1)
+      .scalar("f64", 12, 0.1)
+      .string("string", "text");
+  types.strings("strings", {"a", ""})
+      .numbers<uint8_t>("bools", 7, {0, 1})
+      .numbers<double>("f64s", 12, {1, 2})
+      .nested("nested");
   write(folder / "types.gguf", types.bytes());
   for (const FormatInfo& info : all_formats()) {
     if (info.gguf_type < 0) continue;
@@ -173,10 +191,12 @@ void make_safetensors(const fs::path& folder) {
 }
 
 void make_config(const fs::path& folder) {
-  write(folder / "llama.json",
-        R"({"model_type":"llama","hidden_size":64,"rms_norm_eps":1e-5,"tie_word_embeddings":true,"eos_token_id":[1,2],)"
-        R"("rope_scaling":{"rope_type":"llama3","factor":8.0},"layer_types":["full","window"],"factors":[1,1.5],"pad":null})");
-  write(folder / "nested.json", R"({"a":{"b":{"c":[]}},"d":[[1],{"e":2}],"f":-9223372036854775808,"g":18446744073709551615})");
+  write(
+      folder / "llama.json",
+      R"({"model_type":"llama","hidden_size":64,"rms_norm_eps":1e-5,"tie_word_embeddings":true,"eos_token_id":[1,2],)"
+      R"("rope_scaling":{"rope_type":"llama3","factor":8.0},"layer_types":["full","window"],"factors":[1,1.5],"pad":null})");
+  write(folder / "nested.json",
+        R"({"a":{"b":{"c":[]}},"d":[[1],{"e":2}],"f":-9223372036854775808,"g":18446744073709551615})");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// Counts the inputs that got past a parser and prints the share at exit: a fuzz run whose inputs all die in the header
-// proves nothing, and scripts/fuzz.sh looks for this line.
+// Counts the inputs that got past a parser and prints the share at exit: a fuzz run whose inputs all die in
+// the header proves nothing, and scripts/fuzz.sh looks for this line.
 
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/tiny_llama.gguf with the `gguf` package: every metadata type, nested arrays, a llama
-configuration, a vocabulary of 8 tokens and the tensors of one layer in several formats.
+"""Writes, with the `gguf` package, tests/golden/
+- tiny_llama.gguf: every metadata type, nested arrays, a llama configuration, a vocabulary of 8 tokens and the tensors
+  of one layer in several formats;
+- tiny_split-0000N-of-00003.gguf: a llama configuration and five tensors over three shards; each holds its own number.
 Needs: numpy, gguf.
 """
 import pathlib
@@ -12,8 +14,11 @@ HIDDEN, HEADS, KV_HEADS, MIDDLE, VOCAB = 64, 4, 2, 96, 8
 HEAD = HIDDEN // HEADS
 
 
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "tests" / "golden"
+
+
 def main():
-    path = pathlib.Path(__file__).resolve().parents[1] / "tests" / "golden" / "tiny_llama.gguf"
+    path = GOLDEN / "tiny_llama.gguf"
     w = gguf.GGUFWriter(path, "llama")
     w.add_context_length(128)
     w.add_embedding_length(HIDDEN)
@@ -73,5 +78,21 @@ def main():
         print(t.name, t.shape, t.tensor_type.name, v[:2], v[-1], v.astype(np.float64).sum())
 
 
+def split():
+    w = gguf.GGUFWriter(GOLDEN / "tiny_split.gguf", "llama", split_max_tensors=2)
+    w.add_context_length(128)
+    w.add_embedding_length(8)
+    w.add_block_count(1)
+    w.add_feed_forward_length(8)
+    w.add_head_count(2)
+    for i, name in enumerate(["token_embd", "output_norm", "blk.0.attn_q", "blk.0.attn_k", "output"]):
+        w.add_tensor(name + ".weight", np.full((8,) if "norm" in name else (2, 8), i, np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
 if __name__ == "__main__":
     main()
+    split()

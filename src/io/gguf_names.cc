@@ -80,14 +80,8 @@ Status translate(const GgufEntry& entry, const KeyRow& row, ConfigMap& config) {
   return Status();
 }
 
-const GgufTensor* find_tensor(const GgufFile& file, std::string_view name) {
-  const auto tensors = file.tensors();
-  const auto at = std::ranges::find(tensors, name, &GgufTensor::name);
-  return at == tensors.end() ? nullptr : &*at;
-}
-
 // Values that GGUF leaves out because they follow from others.
-Status fill_in(const GgufFile& file, const Family& family, ConfigMap& config) {
+Status fill_in(const GgufModel& model, const Family& family, ConfigMap& config) {
   HR_ASSIGN_OR_RETURN(const int64_t hidden, config.get_int("hidden_size", 1, int64_t{1} << 24));
   HR_ASSIGN_OR_RETURN(const int64_t heads, config.get_int("num_attention_heads", 1, 1 << 16));
   if (!config.has("num_key_value_heads")) config.set("num_key_value_heads", heads);
@@ -101,23 +95,23 @@ Status fill_in(const GgufFile& file, const Family& family, ConfigMap& config) {
     config.set("head_dim", hidden / heads);
   }
   if (!config.has("vocab_size")) {
-    const GgufEntry* tokens = file.find("tokenizer.ggml.tokens");
+    const GgufEntry* tokens = model.find("tokenizer.ggml.tokens");
     if (tokens != nullptr && tokens->array() != nullptr) {
       config.set("vocab_size", static_cast<int64_t>(tokens->array()->count()));
-    } else if (const GgufTensor* embedding = find_tensor(file, "token_embd.weight")) {
-      config.set("vocab_size", static_cast<int64_t>(embedding->dims[1]));
+    } else if (const GgufModel::Tensor embedding = model.find_tensor("token_embd.weight")) {
+      config.set("vocab_size", static_cast<int64_t>(embedding.info->dims[1]));
     }
   }
-  config.set("tie_word_embeddings", find_tensor(file, "output.weight") == nullptr);
-  config.set("attention_bias", find_tensor(file, "blk.0.attn_q.bias") != nullptr);
+  config.set("tie_word_embeddings", !model.find_tensor("output.weight"));
+  config.set("attention_bias", static_cast<bool>(model.find_tensor("blk.0.attn_q.bias")));
   config.set("rope_interleaved", family.gguf_rope_interleaved);
   return Status();
 }
 
 // Rotary settings: a part of the head only, factors per frequency, and the older single-number scale.
-Status rotary(const GgufFile& file, const Family& family, ConfigMap& config) {
+Status rotary(const GgufModel& model, const Family& family, ConfigMap& config) {
   const std::string prefix = std::string(family.gguf_architecture) + ".rope.";
-  if (const GgufEntry* entry = file.find(prefix + "dimension_count")) {
+  if (const GgufEntry* entry = model.find(prefix + "dimension_count")) {
     HR_ASSIGN_OR_RETURN(const int64_t rotated, uniform(*entry));
     HR_ASSIGN_OR_RETURN(const int64_t head_dim, config.get_int("head_dim", 1, 1 << 16));
     if (rotated < 2 || rotated > head_dim || rotated % 2 != 0) {
@@ -128,7 +122,7 @@ Status rotary(const GgufFile& file, const Family& family, ConfigMap& config) {
       config.set("partial_rotary_factor", static_cast<double>(rotated) / static_cast<double>(head_dim));
     }
   }
-  if (const GgufEntry* entry = file.find(prefix + "scale_linear")) {
+  if (const GgufEntry* entry = model.find(prefix + "scale_linear")) {
     const auto factor = entry->number();
     if (!factor || !(*factor > 0))
       return make_status(Code::malformed, "{}: want a number above 0", entry->key);
@@ -141,37 +135,36 @@ Status rotary(const GgufFile& file, const Family& family, ConfigMap& config) {
     config.set("rope_scaling.rope_type", std::string("default"));
   }
   // Converters write Llama 3's scaling as a tensor of divisors, one per frequency.
-  const GgufTensor* factors = find_tensor(file, "rope_freqs.weight");
-  if (factors == nullptr) return Status();
+  const GgufModel::Tensor factors = model.find_tensor("rope_freqs.weight");
+  if (!factors) return Status();
   constexpr uint64_t kMaxFactors = 4096;
-  if (factors->format != Format::f32 || factors->rank != 1 || factors->dims[0] > kMaxFactors) {
+  if (factors.info->format != Format::f32 || factors.info->rank != 1 || factors.info->dims[0] > kMaxFactors) {
     return make_status(Code::malformed, "rope_freqs.weight: want one row of at most {} f32 values",
                        kMaxFactors);
   }
-  HR_RETURN_IF_ERROR(check_finite_blocks(Format::f32, file.data(*factors)).with_context("rope_freqs.weight"));
-  std::vector<float> values(factors->dims[0]);
-  format_info(Format::f32)
-      .decode(file.data(*factors).data(), static_cast<int64_t>(values.size()), values.data());
+  HR_RETURN_IF_ERROR(check_finite_blocks(Format::f32, factors.data()).with_context("rope_freqs.weight"));
+  std::vector<float> values(factors.info->dims[0]);
+  format_info(Format::f32).decode(factors.data().data(), static_cast<int64_t>(values.size()), values.data());
   config.set("rope_scaling.freq_factors", std::vector<double>(values.begin(), values.end()));
   return Status();
 }
 
 // Token ids that generation needs. The file's are unsigned; "none" is an absent key.
-Status token_ids(const GgufFile& file, ConfigMap& config) {
+Status token_ids(const GgufModel& model, ConfigMap& config) {
   static constexpr std::pair<std::string_view, std::string_view> kIds[] = {
       {"tokenizer.ggml.bos_token_id", "bos_token_id"},
       {"tokenizer.ggml.eos_token_id", "eos_token_id"},
       {"tokenizer.ggml.padding_token_id", "pad_token_id"}};
   for (const auto& [gguf, hf] : kIds) {
-    const GgufEntry* entry = file.find(gguf);
+    const GgufEntry* entry = model.find(gguf);
     if (entry == nullptr) continue;
     HR_RETURN_IF_ERROR(translate(*entry, {gguf, hf, Kind::integer, false}, config));
   }
   return Status();
 }
 
-Result<std::string> text_or_empty(const GgufFile& file, std::string_view key) {
-  const GgufEntry* entry = file.find(key);
+Result<std::string> text_or_empty(const GgufModel& model, std::string_view key) {
+  const GgufEntry* entry = model.find(key);
   if (entry == nullptr) return std::string();
   const auto text = entry->string();
   if (!text)
@@ -179,8 +172,8 @@ Result<std::string> text_or_empty(const GgufFile& file, std::string_view key) {
   return std::string(*text);
 }
 
-Result<std::vector<std::string>> texts(const GgufFile& file, std::string_view key) {
-  const GgufEntry* entry = file.find(key);
+Result<std::vector<std::string>> texts(const GgufModel& model, std::string_view key) {
+  const GgufEntry* entry = model.find(key);
   if (entry == nullptr) return std::vector<std::string>();
   const auto items = entry->array() == nullptr ? std::nullopt : entry->array()->strings();
   if (!items) return error(Code::malformed, "{}: want an array of strings", key);
@@ -188,8 +181,8 @@ Result<std::vector<std::string>> texts(const GgufFile& file, std::string_view ke
 }
 
 // An id inside a vocabulary of `count`, or -1 where the key is absent.
-Result<int32_t> id_or_none(const GgufFile& file, std::string_view key, size_t count) {
-  const GgufEntry* entry = file.find(key);
+Result<int32_t> id_or_none(const GgufModel& model, std::string_view key, size_t count) {
+  const GgufEntry* entry = model.find(key);
   if (entry == nullptr) return -1;
   const auto id = entry->integer();
   if (!id || *id < 0 || *id >= static_cast<int64_t>(count)) {
@@ -200,8 +193,8 @@ Result<int32_t> id_or_none(const GgufFile& file, std::string_view key, size_t co
   return static_cast<int32_t>(*id);
 }
 
-Result<bool> flag_or(const GgufFile& file, std::string_view key, bool fallback) {
-  const GgufEntry* entry = file.find(key);
+Result<bool> flag_or(const GgufModel& model, std::string_view key, bool fallback) {
+  const GgufEntry* entry = model.find(key);
   if (entry == nullptr) return fallback;
   const auto flag = entry->boolean();
   if (!flag) return error(Code::malformed, "{} is of type {}; want a bool", key, gguf_type_name(entry->type));
@@ -223,20 +216,20 @@ Status per_token(std::string_view key, const std::optional<std::vector<In>>& val
 
 }  // namespace
 
-Result<const Family*> gguf_family(const GgufFile& file) {
-  HR_ASSIGN_OR_RETURN(const std::string architecture, text_or_empty(file, "general.architecture"));
+Result<const Family*> gguf_family(const GgufModel& model) {
+  HR_ASSIGN_OR_RETURN(const std::string architecture, text_or_empty(model, "general.architecture"));
   if (architecture.empty()) {
     return error(Code::malformed, "metadata 'general.architecture' is missing; want a model family's name");
   }
   return family_of_gguf(architecture);
 }
 
-Result<ConfigMap> config_from_gguf(const GgufFile& file, const Family& family) {
+Result<ConfigMap> config_from_gguf(const GgufModel& model, const Family& family) {
   ConfigMap config;
   config.set("model_type", std::string(family.model_type));
   for (const KeyRow& row : kKeys) {
     const std::string key = fmt::format("{}.{}", family.gguf_architecture, row.gguf);
-    const GgufEntry* entry = file.find(key);
+    const GgufEntry* entry = model.find(key);
     if (entry != nullptr) {
       HR_RETURN_IF_ERROR(translate(*entry, row, config));
     } else if (row.required) {
@@ -244,16 +237,16 @@ Result<ConfigMap> config_from_gguf(const GgufFile& file, const Family& family) {
                    family.gguf_architecture);
     }
   }
-  HR_RETURN_IF_ERROR(fill_in(file, family, config));
-  HR_RETURN_IF_ERROR(rotary(file, family, config));
-  HR_RETURN_IF_ERROR(token_ids(file, config));
+  HR_RETURN_IF_ERROR(fill_in(model, family, config));
+  HR_RETURN_IF_ERROR(rotary(model, family, config));
+  HR_RETURN_IF_ERROR(token_ids(model, config));
   return config;
 }
 
-Result<VocabMetadata> vocab_from_gguf(const GgufFile& file) {
+Result<VocabMetadata> vocab_from_gguf(const GgufModel& model) {
   VocabMetadata vocab;
-  HR_ASSIGN_OR_RETURN(vocab.model, text_or_empty(file, "tokenizer.ggml.model"));
-  HR_ASSIGN_OR_RETURN(vocab.tokens, texts(file, "tokenizer.ggml.tokens"));
+  HR_ASSIGN_OR_RETURN(vocab.model, text_or_empty(model, "tokenizer.ggml.model"));
+  HR_ASSIGN_OR_RETURN(vocab.tokens, texts(model, "tokenizer.ggml.tokens"));
   if (vocab.model.empty() || vocab.tokens.empty()) {
     return error(Code::not_found,
                  "the file holds no vocabulary (tokenizer.ggml.model and tokenizer.ggml.tokens)");
@@ -263,29 +256,29 @@ Result<VocabMetadata> vocab_from_gguf(const GgufFile& file) {
     return error(Code::malformed, "a vocabulary of {} tokens; want at most {}", vocab.tokens.size(),
                  kMaxTokens);
   }
-  HR_ASSIGN_OR_RETURN(vocab.pre, text_or_empty(file, "tokenizer.ggml.pre"));
-  HR_ASSIGN_OR_RETURN(vocab.merges, texts(file, "tokenizer.ggml.merges"));
-  HR_ASSIGN_OR_RETURN(vocab.chat_template, text_or_empty(file, "tokenizer.chat_template"));
+  HR_ASSIGN_OR_RETURN(vocab.pre, text_or_empty(model, "tokenizer.ggml.pre"));
+  HR_ASSIGN_OR_RETURN(vocab.merges, texts(model, "tokenizer.ggml.merges"));
+  HR_ASSIGN_OR_RETURN(vocab.chat_template, text_or_empty(model, "tokenizer.chat_template"));
   const size_t count = vocab.tokens.size();
-  if (const GgufEntry* entry = file.find("tokenizer.ggml.scores")) {
+  if (const GgufEntry* entry = model.find("tokenizer.ggml.scores")) {
     const auto values = entry->array() == nullptr ? std::nullopt : entry->array()->numbers();
     HR_RETURN_IF_ERROR(per_token(entry->key, values, count, vocab.scores));
   }
-  if (const GgufEntry* entry = file.find("tokenizer.ggml.token_type")) {
+  if (const GgufEntry* entry = model.find("tokenizer.ggml.token_type")) {
     const auto values = entry->array() == nullptr ? std::nullopt : entry->array()->integers();
     HR_RETURN_IF_ERROR(per_token(entry->key, values, count, vocab.types));
   }
-  HR_ASSIGN_OR_RETURN(vocab.bos_id, id_or_none(file, "tokenizer.ggml.bos_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.eos_id, id_or_none(file, "tokenizer.ggml.eos_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.unk_id, id_or_none(file, "tokenizer.ggml.unknown_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.pad_id, id_or_none(file, "tokenizer.ggml.padding_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.eot_id, id_or_none(file, "tokenizer.ggml.eot_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.bos_id, id_or_none(model, "tokenizer.ggml.bos_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.eos_id, id_or_none(model, "tokenizer.ggml.eos_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.unk_id, id_or_none(model, "tokenizer.ggml.unknown_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.pad_id, id_or_none(model, "tokenizer.ggml.padding_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.eot_id, id_or_none(model, "tokenizer.ggml.eot_token_id", count));
   // A SentencePiece vocabulary ("llama") starts texts with BOS and a space unless the file says otherwise.
   const bool sentencepiece = vocab.model == "llama";
-  HR_ASSIGN_OR_RETURN(vocab.add_bos, flag_or(file, "tokenizer.ggml.add_bos_token", sentencepiece));
-  HR_ASSIGN_OR_RETURN(vocab.add_eos, flag_or(file, "tokenizer.ggml.add_eos_token", false));
+  HR_ASSIGN_OR_RETURN(vocab.add_bos, flag_or(model, "tokenizer.ggml.add_bos_token", sentencepiece));
+  HR_ASSIGN_OR_RETURN(vocab.add_eos, flag_or(model, "tokenizer.ggml.add_eos_token", false));
   HR_ASSIGN_OR_RETURN(vocab.add_space_prefix,
-                      flag_or(file, "tokenizer.ggml.add_space_prefix", sentencepiece));
+                      flag_or(model, "tokenizer.ggml.add_space_prefix", sentencepiece));
   return vocab;
 }
 

@@ -1,4 +1,4 @@
-// Presents a parsed GGUF file under Hugging Face names.
+// Presents a GGUF model under Hugging Face names.
 #include "io/gguf_source.h"
 
 #include "io/gguf_names.h"
@@ -9,19 +9,21 @@ namespace {
 
 class GgufSource : public ModelSource {
  public:
-  GgufSource(GgufFile file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+  GgufSource(GgufModel model, std::string path) : model_(std::move(model)), path_(std::move(path)) {}
 
   Status load() {
-    HR_ASSIGN_OR_RETURN(const Family* family, gguf_family(file_));
-    HR_ASSIGN_OR_RETURN(config_, config_from_gguf(file_, *family));
-    tensors_.reserve(file_.tensors().size());
-    for (const GgufTensor& tensor : file_.tensors()) {
-      SourceTensor& out = tensors_.emplace_back();
-      out.name = hf_name(*family, tensor.name);
-      out.format = tensor.format;
-      out.bytes = tensor.bytes;
-      for (uint32_t axis = tensor.rank; axis-- > 0;)
-        out.shape.push_back(static_cast<int64_t>(tensor.dims[axis]));
+    HR_ASSIGN_OR_RETURN(const Family* family, gguf_family(model_));
+    HR_ASSIGN_OR_RETURN(config_, config_from_gguf(model_, *family));
+    for (const GgufFile& file : model_.files()) {
+      for (const GgufTensor& tensor : file.tensors()) {
+        SourceTensor& out = tensors_.emplace_back();
+        out.name = hf_name(*family, tensor.name);
+        out.format = tensor.format;
+        out.bytes = tensor.bytes;
+        for (uint32_t axis = tensor.rank; axis-- > 0;)
+          out.shape.push_back(static_cast<int64_t>(tensor.dims[axis]));
+        places_.push_back({&file, &tensor});
+      }
     }
     return index_.build(tensors_);
   }
@@ -36,31 +38,32 @@ class GgufSource : public ModelSource {
                                            std::vector<std::byte>&) const override {
     const int64_t at = index_.find(tensor.name);
     if (at < 0) return error(Code::not_found, "{}: no tensor '{}'", path_, tensor.name);
-    return file_.data(file_.tensors()[at]);
+    return places_[at].data();
   }
   void drop(const SourceTensor& tensor) const override {
     const int64_t at = index_.find(tensor.name);
-    if (at >= 0) file_.drop(file_.tensors()[at]);
+    if (at >= 0) places_[at].file->drop(*places_[at].info);
   }
   Result<VocabMetadata> vocab() const override {
-    Result<VocabMetadata> vocab = vocab_from_gguf(file_);
+    Result<VocabMetadata> vocab = vocab_from_gguf(model_);
     if (!vocab) return tl::unexpected<Status>(vocab.error().with_context(path_));
     return vocab;
   }
   const std::string& path() const override { return path_; }
 
  private:
-  GgufFile file_;
+  const GgufModel model_;  // never moves: places_ points into it
   std::string path_;
   ConfigMap config_;
-  std::vector<SourceTensor> tensors_;  // in the file's order
+  std::vector<SourceTensor> tensors_;      // in the files' order
+  std::vector<GgufModel::Tensor> places_;  // of each
   TensorIndex index_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<ModelSource>> make_gguf_source(GgufFile file, std::string path) {
-  auto source = std::make_unique<GgufSource>(std::move(file), path);
+Result<std::unique_ptr<ModelSource>> make_gguf_source(GgufModel model, std::string path) {
+  auto source = std::make_unique<GgufSource>(std::move(model), path);
   if (Status status = source->load(); !status.ok()) return tl::unexpected<Status>(status.with_context(path));
   return source;
 }

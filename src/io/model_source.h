@@ -28,7 +28,7 @@ class ModelSource {
  public:
   virtual ~ModelSource() = default;
 
-  // Opens a GGUF file. (Issue-sized additions: a Hugging Face folder, a hub name.) Errors: not_found, malformed,
+  // Opens a GGUF file (any shard of a split one opens all) or a Hugging Face folder. Errors: not_found, malformed,
   // unsupported.
   static Result<std::unique_ptr<ModelSource>> open(const std::string& path);
   // A folder or file with a config.json and no weights: every tensor is random normal (mean 0, standard deviation

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -23,8 +24,8 @@ constexpr std::string_view kConfig = R"({
 
 class ModelSourceTest : public ::testing::Test {
  protected:
-  std::string write(std::string_view text) {
-    path_ = ::testing::TempDir() + "headrace_model_source_test.json";
+  std::string write(std::string_view text, std::string_view extension = "json") {
+    path_ = fmt::format("{}headrace_model_source_test.{}", ::testing::TempDir(), extension);
     std::ofstream(path_, std::ios::binary) << text;
     return path_;
   }
@@ -96,12 +97,64 @@ TEST_F(ModelSourceTest, AnUnknownArchitectureIsNamedWithThoseThatAreKnown) {
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
   const size_t at = bytes.find("llama");
   bytes.replace(at, 5, "mamba");
-  const auto source = ModelSource::open(write(bytes));
+  const auto source = ModelSource::open(write(bytes, "gguf"));
   ASSERT_FALSE(source);
   EXPECT_EQ(source.error().code(), Code::unsupported);
   EXPECT_NE(source.error().message().find("'mamba' is not one that Headrace runs; it knows llama"),
             std::string::npos)
       << source.error().message();
+}
+
+TEST_F(ModelSourceTest, AnyShardOfASplitGgufFileOpensAll) {
+  // Shards written by the `gguf` package: five tensors, each filled with its own number.
+  constexpr std::string_view kNames[] = {"model.embed_tokens.weight", "model.norm.weight",
+                                         "model.layers.0.self_attn.q_proj.weight",
+                                         "model.layers.0.self_attn.k_proj.weight", "lm_head.weight"};
+  for (const char* shard : {"00001", "00003"}) {
+    const std::string path =
+        fmt::format("{}/tests/golden/tiny_split-{}-of-00003.gguf", HEADRACE_SOURCE_DIR, shard);
+    const auto source = ModelSource::open(path);
+    ASSERT_TRUE(source) << source.error().message();
+    EXPECT_EQ((*source)->tensors().size(), 5u);
+    EXPECT_EQ((*source)->config().get_bool("tie_word_embeddings"), false);
+    for (int i = 0; i < 5; ++i) {
+      const SourceTensor* tensor = (*source)->find(kNames[i]);
+      ASSERT_NE(tensor, nullptr) << kNames[i];
+      std::vector<std::byte> scratch;
+      float first = -1;
+      std::memcpy(&first, (*source)->bytes(*tensor, scratch)->data(), sizeof(first));
+      EXPECT_EQ(first, static_cast<float>(i));
+      (*source)->drop(*tensor);
+    }
+  }
+}
+
+TEST_F(ModelSourceTest, AMissingOrRenamedShardIsRefusedByName) {
+  const std::filesystem::path golden = std::string(HEADRACE_SOURCE_DIR) + "/tests/golden";
+  const std::filesystem::path folder = ::testing::TempDir() + "headrace_split_test";
+  std::filesystem::create_directory(folder);
+  const auto copy = [&](std::string_view from, std::string_view to) {
+    std::filesystem::copy_file(golden / from, folder / to, std::filesystem::copy_options::overwrite_existing);
+    return (folder / to).string();
+  };
+  const std::string first = copy("tiny_split-00001-of-00003.gguf", "m-00001-of-00003.gguf");
+  copy("tiny_split-00002-of-00003.gguf", "m-00002-of-00003.gguf");
+  const auto missing = ModelSource::open(first);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), Code::not_found);
+  EXPECT_NE(missing.error().message().find("m-00003-of-00003.gguf"), std::string::npos)
+      << missing.error().message();
+  copy("tiny_split-00002-of-00003.gguf", "m-00003-of-00003.gguf");
+  const auto twice = ModelSource::open(first);
+  ASSERT_FALSE(twice);
+  EXPECT_NE(twice.error().message().find("it says that it is shard 2 of 3; its name says 3 of 3"),
+            std::string::npos)
+      << twice.error().message();
+  const auto alone = ModelSource::open(copy("tiny_split-00001-of-00003.gguf", "other.gguf"));
+  ASSERT_FALSE(alone);
+  EXPECT_NE(alone.error().message().find("want a name that ends in -00001-of-00003.gguf"), std::string::npos)
+      << alone.error().message();
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(ModelSourceTest, DummyWeightsFollowFromAConfigAlone) {

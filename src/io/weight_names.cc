@@ -1,7 +1,7 @@
 // The families and the weights. Lookups are linear: a dozen rows, asked once per tensor at load.
 #include "io/weight_names.h"
 
-#include <array>
+#include "io/shown_name.h"
 
 namespace headrace::io {
 namespace {
@@ -35,7 +35,7 @@ Result<const Family*> find_family(std::string_view wanted, std::string_view what
     known += key(family);
   }
   return error(Code::unsupported, "{} '{}' is not one that Headrace runs; it knows {}", what,
-               wanted.substr(0, 80), known);
+               shown_name(wanted), known);
 }
 
 // "blk.12.attn_q" is layer "12" and "attn_q"; no layer in other names. Numbers are as the writer spells them:

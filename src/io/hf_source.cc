@@ -1,0 +1,156 @@
+// Opens the folder's files and presents them as one checkpoint.
+#include "io/hf_source.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "io/safetensors.h"
+#include "io/shown_name.h"
+#include "io/tensor_index.h"
+
+namespace headrace::io {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr size_t kMaxIndexBytes = size_t{32} << 20;
+constexpr size_t kMaxShards = 9999;
+
+Result<std::string> read_text(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+Status check_shard_name(std::string_view name) {
+  const bool plain = name.find_first_of(std::string_view("/\\\0", 3)) == name.npos && !name.starts_with('.');
+  if (plain && name.ends_with(".safetensors")) return Status();
+  return make_status(Code::malformed,
+                     "shard '{}': want the plain name of a .safetensors file in the same folder",
+                     shown_name(name));
+}
+
+class HfSource : public ModelSource {
+ public:
+  explicit HfSource(std::string folder) : folder_(std::move(folder)) {}
+
+  Status load() {
+    HR_ASSIGN_OR_RETURN(const std::string json, read_text(join("config.json")));
+    Result<ConfigMap> config = ConfigMap::from_json(json);
+    if (!config) return config.error().with_context(join("config.json"));
+    config_ = std::move(*config);
+    std::map<std::string, std::string> index;
+    HR_ASSIGN_OR_RETURN(const std::vector<std::string> names, shard_names(index));
+    files_.reserve(names.size());
+    for (const std::string& name : names) {
+      HR_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(join(name)));
+      files_.push_back(std::move(file));
+      for (const SafetensorsTensor& tensor : files_.back().tensors()) {
+        tensors_.push_back({tensor.name, tensor.format, tensor.shape, tensor.bytes});
+        places_.push_back({&files_.back(), &tensor});
+        // What is left of the index afterwards is what no shard held.
+        if (const auto at = index.find(tensor.name); at != index.end() && at->second == name) index.erase(at);
+      }
+    }
+    if (!index.empty()) {
+      return make_status(Code::malformed, "{}: tensor '{}' should lie in {}, which does not hold it",
+                         join("model.safetensors.index.json"), shown_name(index.begin()->first),
+                         shown_name(index.begin()->second));
+    }
+    return index_.build(tensors_);
+  }
+
+  const ConfigMap& config() const override { return config_; }
+  std::span<const SourceTensor> tensors() const override { return tensors_; }
+  const SourceTensor* find(std::string_view name) const override {
+    const int64_t at = index_.find(name);
+    return at < 0 ? nullptr : &tensors_[at];
+  }
+  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor,
+                                           std::vector<std::byte>&) const override {
+    const int64_t at = index_.find(tensor.name);
+    if (at < 0) return error(Code::not_found, "{}: no tensor '{}'", folder_, tensor.name);
+    return places_[at].file->data(*places_[at].tensor);
+  }
+  void drop(const SourceTensor& tensor) const override {
+    const int64_t at = index_.find(tensor.name);
+    if (at >= 0) places_[at].file->drop(*places_[at].tensor);
+  }
+  const std::string& path() const override { return folder_; }
+
+ private:
+  struct Place {
+    const SafetensorsFile* file;
+    const SafetensorsTensor* tensor;
+  };
+
+  std::string join(std::string_view name) const { return (fs::path(folder_) / name).string(); }
+  bool has(std::string_view name) const {
+    std::error_code ignored;
+    return fs::exists(join(name), ignored);
+  }
+
+  // The weight files, each once; `index` receives the index file's map where there is one.
+  Result<std::vector<std::string>> shard_names(std::map<std::string, std::string>& index) const {
+    constexpr std::string_view kWhole = "model.safetensors", kIndex = "model.safetensors.index.json";
+    if (has(kIndex)) {
+      HR_ASSIGN_OR_RETURN(const std::string json, read_text(join(kIndex)));
+      Result<std::map<std::string, std::string>> parsed = parse_shard_index(json);
+      if (!parsed) return tl::unexpected<Status>(parsed.error().with_context(join(kIndex)));
+      index = std::move(*parsed);
+      std::set<std::string> names;
+      for (const auto& [tensor, shard] : index) names.insert(shard);
+      return std::vector<std::string>(names.begin(), names.end());
+    }
+    if (has(kWhole)) return std::vector<std::string>{std::string(kWhole)};
+    if (has("pytorch_model.bin") || has("pytorch_model.bin.index.json")) {
+      return error(Code::unsupported, "{} holds pickled PyTorch weights only; save the model as safetensors",
+                   folder_);
+    }
+    return error(Code::not_found, "{} holds no weights: want {} or {}", folder_, kWhole, kIndex);
+  }
+
+  std::string folder_;
+  ConfigMap config_;
+  std::vector<SafetensorsFile> files_;  // filled once: places_ points into it
+  std::vector<SourceTensor> tensors_;
+  std::vector<Place> places_;
+  TensorIndex index_;
+};
+
+}  // namespace
+
+Result<std::map<std::string, std::string>> parse_shard_index(std::string_view text) {
+  if (text.size() > kMaxIndexBytes) {
+    return error(Code::malformed, "an index of {} bytes; want at most {}", text.size(), kMaxIndexBytes);
+  }
+  // nlohmann-json reports errors by exception only where asked; this call returns a discarded value instead.
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) return error(Code::malformed, "the index is not valid JSON");
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  if (map == json.end() || !map->is_object() || map->empty()) {
+    return error(Code::malformed, "the index holds no weight_map (an object: tensor name -> file name)");
+  }
+  std::map<std::string, std::string> out;
+  std::set<std::string_view> shards;
+  for (const auto& [tensor, shard] : map->items()) {
+    if (!shard.is_string())
+      return error(Code::malformed, "weight_map['{}'] is not a string", shown_name(tensor));
+    const std::string& name = shard.get_ref<const std::string&>();
+    HR_RETURN_IF_ERROR(check_shard_name(name));
+    out.emplace(tensor, name);
+    shards.insert(name);
+    if (shards.size() > kMaxShards)
+      return error(Code::malformed, "the index names more than {} files", kMaxShards);
+  }
+  return out;
+}
+
+Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& folder) {
+  auto source = std::make_unique<HfSource>(folder);
+  HR_RETURN_IF_ERROR(source->load());
+  return source;
+}
+
+}  // namespace headrace::io
