@@ -10,6 +10,7 @@
 //
 // attention_ragged(q, k, v f32 [T, ...], query_start i32 [S+1]) -> f32 [T, heads * head_dim]
 // The same without a cache: keys and values are the sequence's own rows; causal or bidirectional (encoders, embedders).
+// A bidirectional window w is symmetric: position p sees keys p - w + 1 .. p + w - 1.
 //
 // Numerics: keys are taken in chunks at absolute multiples of kAttentionChunk; each chunk gives (maximum, sum, weighted
 // values); chunks are merged in rising order. So a row's bits do not depend on batch, chunked prefill or split.

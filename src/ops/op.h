@@ -180,6 +180,8 @@ struct HostKv {
 struct HostValue {
   HostTensor tensor;
   std::shared_ptr<HostKv> kv;  // set for kv inputs; a reference that writes the pool changes it here
+  // Set for tensor inputs of an op that writes state: a copy of `tensor` that the reference changes.
+  std::shared_ptr<HostTensor> state;
 };
 
 // An input of a case: either filled from a seed or given.
@@ -224,7 +226,8 @@ struct Op {
   // By the dtype of output 0.
   Tolerance (*tolerance)(std::span<const ValueType> inputs, const Attrs& attrs) = nullptr;
   std::vector<OpCase> (*cases)() = nullptr;
-  // The inputs that make row `row` of output 0 alone. Null: slice axis 0 of every tensor input as long as output 0.
+  // The inputs with which row `row` of output 0 is computed alone: it is then the last row. Empty: that row cannot stand
+  // alone. Null: slice axis 0 of every tensor input as long as output 0.
   std::vector<HostValue> (*row_alone)(const Attrs& attrs, std::span<const HostValue> inputs, int64_t row) = nullptr;
 };
 

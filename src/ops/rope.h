@@ -23,7 +23,7 @@ extern const Op rope;
 struct RopeParameters {
   std::string rope_type = "default";
   double rope_theta = 10000.0;
-  double factor = 1.0;
+  double factor = 0.0;  // 0: not given (yarn and longrope then divide the two lengths)
   double partial_rotary_factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;      // llama3
   int64_t original_max_position_embeddings = 0;              // llama3, yarn, longrope; 0: not given

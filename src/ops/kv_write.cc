@@ -1,0 +1,121 @@
+#include "core/half.h"
+#include "ops/attention.h"
+#include "ops/input_check.h"
+
+namespace headrace::ops {
+
+std::string KvWriteAttrs::describe() const {
+  return fmt::format("kv_heads={} head_dim={}", kv_heads, head_dim);
+}
+
+namespace {
+
+Result<std::vector<ValueType>> infer(std::span<const ValueType> inputs, const Attrs& attrs) {
+  const auto& write = attrs.as<KvWriteAttrs>();
+  const int64_t width = int64_t{write.kv_heads} * write.head_dim;
+  InputCheck check("kv_write", inputs, {"k", "v", "kv_slot", "kv"});
+  check.require(write.kv_heads > 0 && write.head_dim > 0, "kv_heads and head_dim must be positive");
+  check.tensor(0, DType::f32, 2).dim(0, 1, width);
+  check.tensor(1, DType::f32, 2).dim(1, 1, width).same_dim(1, 0, 0, 0);
+  check.tensor(2, DType::i32, 1).same_dim(2, 0, 0, 0).kv(3);
+  if (!check.ok()) return check.outputs({});
+  const KvSpec& spec = inputs[3].kv;
+  check.require(is_float(spec.dtype), "the pool must hold f32, f16 or bf16");
+  check.require(spec.heads == write.kv_heads && spec.head_dim == write.head_dim,
+                fmt::format("the pool has {} heads of {}, want {} of {}", spec.heads, spec.head_dim,
+                            write.kv_heads, write.head_dim));
+  return check.outputs({});
+}
+
+Cost cost(const NodeSizes& sizes) {
+  const double stored = static_cast<double>(dtype_bytes(sizes.inputs[3].kv.dtype)) / sizeof(float);
+  return {.flops = 0,
+          .bytes = all_bytes(sizes) + (value_bytes(sizes.inputs[0], sizes.bindings) +
+                                       value_bytes(sizes.inputs[1], sizes.bindings)) *
+                                          stored};
+}
+
+double rounded(DType dtype, double value) {
+  if (dtype == DType::f16) return to_float(to_f16(static_cast<float>(value)));
+  if (dtype == DType::bf16) return to_float(to_bf16(static_cast<float>(value)));
+  return value;
+}
+
+void reference(const Attrs& attrs, std::span<const HostValue> inputs, std::span<HostTensor>) {
+  const auto& write = attrs.as<KvWriteAttrs>();
+  HostKv& kv = *inputs[3].kv;
+  for (int64_t t = 0; t < inputs[0].tensor.dims[0]; ++t) {
+    const auto slot = static_cast<int64_t>(inputs[2].tensor.values[t]);
+    if (slot < 0 || slot >= kv.num_blocks * kKvBlockTokens) continue;
+    for (int64_t h = 0; h < write.kv_heads; ++h) {
+      const int64_t from = (t * write.kv_heads + h) * write.head_dim;
+      const int64_t to =
+          ((slot / kKvBlockTokens * write.kv_heads + h) * kKvBlockTokens + slot % kKvBlockTokens) *
+          write.head_dim;
+      for (int64_t d = 0; d < write.head_dim; ++d) {
+        kv.keys[to + d] = rounded(kv.spec.dtype, inputs[0].tensor.values[from + d]);
+        kv.values[to + d] = rounded(kv.spec.dtype, inputs[1].tensor.values[from + d]);
+      }
+    }
+  }
+}
+
+// Rounding to the pool's dtype is what this op does, so that results are compared exactly.
+Tolerance tolerance(std::span<const ValueType>, const Attrs&) {
+  return {0, 0};
+}
+
+OpCase make(std::string name, DType dtype, int heads, int head_dim, std::vector<double> slots, int64_t blocks,
+            bool strided = false) {
+  const auto tokens = static_cast<int64_t>(slots.size());
+  const int64_t width = int64_t{heads} * head_dim;
+  return {.name = std::move(name),
+          .attrs = KvWriteAttrs{heads, head_dim},
+          .inputs = {{.dims = {tokens, width}, .strided = strided},
+                     {.dims = {tokens, width}, .strided = strided},
+                     {.dtype = DType::i32, .dims = {tokens}, .values = std::move(slots)},
+                     {.kind = ValueType::Kind::kv,
+                      .dims = {blocks},
+                      .kv = {.heads = heads, .head_dim = head_dim, .dtype = dtype}}}};
+}
+
+std::vector<OpCase> cases() {
+  std::vector<OpCase> all;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const std::string name(dtype_name(dtype));
+    all.push_back(make(name + "_scattered", dtype, 2, 20, {17, 70, 33, 16, 79}, 5));
+    all.push_back(make(name + "_strided", dtype, 3, 64, {40, 41, 42, 43, 44, 45, 46, 47, 48, 49}, 4, true));
+  }
+  // Values that round to subnormals, to infinity and to even in half precision.
+  OpCase edges = make("f16_edges", DType::f16, 1, 12, {20}, 2);
+  edges.inputs[0].values = {6e-8,  3e-8,  2.9e-8, -1e-7, 6.1e-5,        6.0e-5,
+                            65504, 65519, 65520,  -1e9,  1.00048828125, 1.00146484375};
+  all.push_back(std::move(edges));
+  all.push_back(make("outside_the_pool", DType::f16, 2, 16, {-1, 1 << 20, 18}, 3));
+  all.push_back(make("none", DType::f16, 2, 16, {}, 3));
+  OpCase decode = make("smollm2_decode", DType::f16, 3, 64, {600}, 64);
+  decode.bench = true;
+  decode.phase = "decode";
+  all.push_back(std::move(decode));
+  std::vector<double> slots;
+  for (int i = 0; i < 512; ++i) slots.push_back(16 + i);
+  OpCase prefill = make("smollm2_prefill", DType::f16, 3, 64, std::move(slots), 40);
+  prefill.bench = true;
+  prefill.phase = "prefill";
+  all.push_back(std::move(prefill));
+  return all;
+}
+
+}  // namespace
+
+const Op kv_write{
+    .name = "kv_write",
+    .effects = {.writes_state = true},
+    .infer = infer,
+    .cost = cost,
+    .reference = reference,
+    .tolerance = tolerance,
+    .cases = cases,
+};
+
+}  // namespace headrace::ops

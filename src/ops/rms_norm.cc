@@ -1,0 +1,153 @@
+#include "ops/rms_norm.h"
+
+#include <cmath>
+
+#include "ops/input_check.h"
+
+namespace headrace::ops {
+
+std::string RmsNormAttrs::describe() const {
+  return offset == 0.0f ? fmt::format("eps={:g}", eps) : fmt::format("eps={:g} offset={:g}", eps, offset);
+}
+
+namespace {
+
+Result<std::vector<ValueType>> infer_rms_norm(std::span<const ValueType> inputs, const Attrs& attrs) {
+  InputCheck check("rms_norm", inputs, {"x", "weight"});
+  check.tensor(0, DType::f32, 2).float_vector_weight(1).same_dim(1, 0, 0, 1);
+  check.require(attrs.as<RmsNormAttrs>().eps >= 0, "eps must not be negative");
+  if (!check.ok()) return check.outputs({});
+  return check.outputs({inputs[0]});
+}
+
+Result<std::vector<ValueType>> infer_add_rms_norm(std::span<const ValueType> inputs, const Attrs& attrs) {
+  InputCheck check("add_rms_norm", inputs, {"x", "residual", "weight"});
+  check.tensor(0, DType::f32, 2).tensor(1, DType::f32, 2).same_dim(1, 0, 0, 0).same_dim(1, 1, 0, 1);
+  check.float_vector_weight(2).same_dim(2, 0, 0, 1);
+  check.require(attrs.as<RmsNormAttrs>().eps >= 0, "eps must not be negative");
+  if (!check.ok()) return check.outputs({});
+  return check.outputs({inputs[0], inputs[0]});
+}
+
+// Square, add; times the inverse root, times the weight; the sum of the fused form.
+Cost cost_rms_norm(const NodeSizes& sizes) {
+  return {.flops = 4.0 * static_cast<double>(sizes.inputs[0].shape.elements(sizes.bindings)),
+          .bytes = all_bytes(sizes)};
+}
+Cost cost_add_rms_norm(const NodeSizes& sizes) {
+  return {.flops = 5.0 * static_cast<double>(sizes.inputs[0].shape.elements(sizes.bindings)),
+          .bytes = all_bytes(sizes)};
+}
+
+void normalize(const RmsNormAttrs& attrs, const HostTensor& x, const HostTensor& weight, HostTensor& y) {
+  const int64_t width = x.dims[1];
+  for (int64_t row = 0; row < x.dims[0]; ++row) {
+    const double* in = x.values.data() + row * width;
+    double squares = 0;
+    for (int64_t i = 0; i < width; ++i) squares += in[i] * in[i];
+    const double inverse =
+        1.0 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(attrs.eps));
+    for (int64_t i = 0; i < width; ++i) {
+      y.values[row * width + i] = in[i] * inverse * (weight.values[i] + static_cast<double>(attrs.offset));
+    }
+  }
+}
+
+void reference_rms_norm(const Attrs& attrs, std::span<const HostValue> inputs,
+                        std::span<HostTensor> outputs) {
+  normalize(attrs.as<RmsNormAttrs>(), inputs[0].tensor, inputs[1].tensor, outputs[0]);
+}
+
+void reference_add_rms_norm(const Attrs& attrs, std::span<const HostValue> inputs,
+                            std::span<HostTensor> outputs) {
+  for (size_t i = 0; i < outputs[0].values.size(); ++i) {
+    outputs[0].values[i] = inputs[0].tensor.values[i] + inputs[1].tensor.values[i];
+  }
+  normalize(attrs.as<RmsNormAttrs>(), outputs[0], inputs[2].tensor, outputs[1]);
+}
+
+// float32 sums of up to some thousand squares in 16 lanes.
+Tolerance tolerance(std::span<const ValueType>, const Attrs&) {
+  return {.absolute = 1e-6, .relative = 3e-6};
+}
+
+CaseInput rows(int64_t count, int64_t width, double scale = 1.0, bool strided = false) {
+  return {.dims = {count, width}, .scale = scale, .strided = strided};
+}
+CaseInput vector(int64_t width, Format format) {
+  return {.kind = ValueType::Kind::weight, .format = format, .dims = {width}};
+}
+
+std::vector<OpCase> cases_rms_norm() {
+  const RmsNormAttrs plain{.eps = 1e-5f};
+  return {
+      {.name = "one_element", .attrs = plain, .inputs = {rows(3, 1), vector(1, Format::f32)}},
+      {.name = "odd_width", .attrs = plain, .inputs = {rows(5, 37), vector(37, Format::f32)}},
+      {.name = "bf16_weight", .attrs = plain, .inputs = {rows(2, 100), vector(100, Format::bf16)}},
+      {.name = "weight_plus_one",
+       .attrs = RmsNormAttrs{.eps = 1e-6f, .offset = 1.0f},
+       .inputs = {rows(7, 130), vector(130, Format::f16)}},
+      {.name = "tiny_values", .attrs = plain, .inputs = {rows(2, 64, 1e-12), vector(64, Format::f32)}},
+      {.name = "large_values", .attrs = plain, .inputs = {rows(2, 64, 1e6), vector(64, Format::f32)}},
+      {.name = "strided", .attrs = plain, .inputs = {rows(4, 96, 1.0, true), vector(96, Format::f32)}},
+      {.name = "empty", .attrs = plain, .inputs = {rows(0, 96), vector(96, Format::f32)}},
+      {.name = "smollm2_decode",
+       .attrs = plain,
+       .inputs = {rows(1, 576), vector(576, Format::f32)},
+       .bench = true,
+       .phase = "decode"},
+      {.name = "smollm2_prefill",
+       .attrs = plain,
+       .inputs = {rows(512, 576), vector(576, Format::f32)},
+       .bench = true,
+       .phase = "prefill"},
+  };
+}
+
+std::vector<OpCase> cases_add_rms_norm() {
+  const RmsNormAttrs plain{.eps = 1e-5f};
+  return {
+      {.name = "odd_width", .attrs = plain, .inputs = {rows(5, 37), rows(5, 37), vector(37, Format::f32)}},
+      {.name = "weight_plus_one",
+       .attrs = RmsNormAttrs{.eps = 1e-6f, .offset = 1.0f},
+       .inputs = {rows(3, 66), rows(3, 66), vector(66, Format::bf16)}},
+      {.name = "strided",
+       .attrs = plain,
+       .inputs = {rows(4, 96, 1.0, true), rows(4, 96, 1.0, true), vector(96, Format::f32)}},
+      {.name = "empty", .attrs = plain, .inputs = {rows(0, 96), rows(0, 96), vector(96, Format::f32)}},
+      {.name = "smollm2_decode",
+       .attrs = plain,
+       .inputs = {rows(1, 576), rows(1, 576), vector(576, Format::f32)},
+       .bench = true,
+       .phase = "decode"},
+      {.name = "smollm2_prefill",
+       .attrs = plain,
+       .inputs = {rows(512, 576), rows(512, 576), vector(576, Format::f32)},
+       .bench = true,
+       .phase = "prefill"},
+  };
+}
+
+}  // namespace
+
+const Op rms_norm{
+    .name = "rms_norm",
+    .infer = infer_rms_norm,
+    .cost = cost_rms_norm,
+    .reference = reference_rms_norm,
+    .in_place = {{0, 0}},
+    .tolerance = tolerance,
+    .cases = cases_rms_norm,
+};
+
+const Op add_rms_norm{
+    .name = "add_rms_norm",
+    .infer = infer_add_rms_norm,
+    .cost = cost_add_rms_norm,
+    .reference = reference_add_rms_norm,
+    .in_place = {{0, 1}, {0, 0}},
+    .tolerance = tolerance,
+    .cases = cases_add_rms_norm,
+};
+
+}  // namespace headrace::ops
