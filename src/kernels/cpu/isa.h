@@ -27,4 +27,7 @@ inline constexpr Isa kIsa =
 #else
     Isa::generic;
 #endif
+// The name and priority of a kernel whose one source serves every set.
+inline constexpr std::string_view kIsaName = kIsa == Isa::avx512 ? "avx512" : kIsa == Isa::avx2 ? "avx2" : "generic";
+inline constexpr int kIsaPriority = 10 * static_cast<int>(kIsa);
 HR_END_KERNELS
