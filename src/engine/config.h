@@ -14,6 +14,8 @@ struct EngineConfig {
 #include "engine/config.def"
 #undef HR_OPTION
   uint64_t memory_bytes = 0;  // --memory: one budget for weights, arena and KV; 0: no limit
+  // For tests: after every step the block bookkeeping is recounted, and a fault aborts the process.
+  bool check_every_step = false;
 };
 
 struct OptionRow {

@@ -34,7 +34,13 @@ struct Request {
   bool ignore_eos = false;
   bool want_logits = false;               // events carry the logits of every sampled position
   int32_t priority = 0;                   // lower runs first; equal ones in order of arrival
+  std::string cache_key;                  // opaque bytes: only requests with equal keys share cached prefixes (tenant, adapter)
 };
+inline constexpr int32_t kMaxChoices = 128;
+
+// What can be said of a request without knowing the load: kind, prompt, sampling parameters, ids against `vocab_size`.
+// Errors: invalid_argument or unsupported, naming the field, the range and the value.
+Status check_request(const Request& request, int32_t vocab_size);
 
 enum class FinishReason : uint8_t { none, stop, length, abort, error };
 const char* finish_reason_name(FinishReason reason);  // "stop", "length", ...
@@ -47,12 +53,14 @@ struct RequestTiming {
   TimePoint last_token;
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;      // of them, found in the prefix cache
-  int32_t completion_tokens = 0;  // over all choices
+  int32_t completion_tokens = 0;  // over all choices, as delivered: the id that stopped a choice is not counted
+  int32_t longest_choice = 0;     // completion tokens of the choice that has most: choices advance side by side
 
-  double ttft_ms() const { return ms_between(arrived, first_token); }
+  // 0 when no token came.
+  double ttft_ms() const { return first_token < arrived ? 0.0 : ms_between(arrived, first_token); }
   // Mean time between tokens after the first; 0 with fewer than two tokens of one choice.
   double tpot_ms() const {
-    return completion_tokens < 2 ? 0.0 : ms_between(first_token, last_token) / (completion_tokens - 1);
+    return longest_choice < 2 ? 0.0 : ms_between(first_token, last_token) / (longest_choice - 1);
   }
   // Completion tokens over the time from arrival to the last token.
   double tokens_per_s() const {
@@ -69,7 +77,7 @@ struct Event {
   FinishReason finish = FinishReason::none;  // set on the choice's last event
   bool last = false;                   // no further event of this request follows
   Status status;                       // not ok with FinishReason::error
-  RequestTiming timing;                // complete when `last`
+  RequestTiming timing;                // as of this event; complete when `last`
 };
 
 // Hears the events of one request, on the engine thread, in order: it must return at once (post to a queue or a strand).
