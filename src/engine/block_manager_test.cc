@@ -1,0 +1,139 @@
+#include "engine/block_manager.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace headrace::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Each;
+using ::testing::Gt;
+
+std::vector<runtime::KvGroupInfo> groups(std::initializer_list<int32_t> num_blocks) {
+  std::vector<runtime::KvGroupInfo> infos;
+  for (const int32_t blocks : num_blocks) infos.push_back({{}, 1, blocks});
+  return infos;
+}
+SequencePtr sequence(int32_t num_tokens, int32_t first = 0) {
+  auto s = std::make_shared<Sequence>();
+  for (int32_t i = 0; i < num_tokens; ++i) s->ids.push_back(first + i);
+  s->num_prompt_tokens = num_tokens;
+  return s;
+}
+// Computed and committed in full.
+SequencePtr finished_prefill(BlockManager& blocks, int32_t num_tokens, int32_t first = 0) {
+  SequencePtr s = sequence(num_tokens, first);
+  blocks.attach_prefix(*s);
+  EXPECT_TRUE(blocks.grow(*s, num_tokens));
+  s->num_computed_tokens = num_tokens;
+  blocks.commit(*s, num_tokens);
+  s->state = SequenceState::running;
+  return s;
+}
+std::string integrity(const BlockManager& blocks, std::vector<SequencePtr> sequences) {
+  return blocks.check(sequences).to_string();
+}
+
+TEST(BlockManager, HandsOutEveryBlockButBlockZero) {
+  BlockManager blocks(groups({5}));
+  const SequencePtr s = sequence(1);
+  blocks.attach_prefix(*s);
+  EXPECT_EQ(blocks.capacity(), 4);
+  EXPECT_TRUE(blocks.grow(*s, 64));
+  EXPECT_THAT(s->block_tables[0], ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(blocks.num_available(), 0);
+  EXPECT_EQ(integrity(blocks, {s}), "ok");
+  blocks.free(*s);
+  EXPECT_EQ(blocks.num_available(), 4);
+  EXPECT_EQ(blocks.num_blocks_used(), 0);
+}
+
+TEST(BlockManager, AGrowthThatDoesNotFitChangesNothing) {
+  BlockManager blocks(groups({5, 3}));
+  const SequencePtr s = sequence(1);
+  blocks.attach_prefix(*s);
+  EXPECT_EQ(blocks.capacity(), 2);
+  EXPECT_FALSE(blocks.grow(*s, 33)) << "the second group has two blocks";
+  EXPECT_TRUE(s->block_tables[0].empty());
+  EXPECT_EQ(blocks.num_blocks_used(), 0);
+  EXPECT_TRUE(blocks.grow(*s, 32));
+  EXPECT_EQ(blocks.num_blocks_used(), 4);
+  EXPECT_EQ(integrity(blocks, {s}), "ok");
+}
+
+TEST(BlockManager, ASecondSequenceSharesTheFullBlocksOfItsPrefix) {
+  BlockManager blocks(groups({20}));
+  const SequencePtr a = finished_prefill(blocks, 40);
+  const SequencePtr b = sequence(40);
+  blocks.attach_prefix(*b);
+  EXPECT_EQ(b->num_computed_tokens, 32);
+  EXPECT_EQ(b->block_tables[0][1], a->block_tables[0][1]);
+  EXPECT_EQ(blocks.num_blocks_used(), 3);
+  EXPECT_EQ(integrity(blocks, {a, b}), "ok");
+  blocks.free(*a);
+  EXPECT_EQ(integrity(blocks, {b}), "ok");
+  EXPECT_EQ(blocks.num_blocks_cached(), 0) << "b still uses what it shares";
+  blocks.free(*b);
+  EXPECT_EQ(blocks.num_blocks_cached(), 2);
+  blocks.clear_prefix_cache();
+  EXPECT_EQ(blocks.num_blocks_used(), 0);
+}
+
+TEST(BlockManager, ATokenIsAlwaysLeftToCompute) {
+  BlockManager blocks(groups({20}));
+  blocks.free(*finished_prefill(blocks, 32));
+  const SequencePtr same = sequence(32);
+  blocks.attach_prefix(*same);
+  EXPECT_EQ(same->num_computed_tokens, 16);
+}
+
+TEST(BlockManager, TwoThatComputeTheSameBlockEndUpWithOne) {
+  BlockManager blocks(groups({20}));
+  const SequencePtr a = sequence(40), b = sequence(40);
+  for (const SequencePtr& s : {a, b}) {
+    blocks.attach_prefix(*s);
+    ASSERT_TRUE(blocks.grow(*s, 40));
+  }
+  EXPECT_EQ(blocks.num_blocks_used(), 6);
+  blocks.commit(*a, 40);
+  blocks.commit(*b, 40);
+  EXPECT_EQ(blocks.num_blocks_used(), 4);
+  EXPECT_EQ(a->block_tables[0][0], b->block_tables[0][0]);
+  EXPECT_NE(a->block_tables[0][2], b->block_tables[0][2]) << "blocks that are not full stay private";
+  EXPECT_EQ(integrity(blocks, {a, b}), "ok");
+}
+
+TEST(BlockManager, IdlePrefixesMakeRoomTheOldestFirst) {
+  BlockManager blocks(groups({7}));
+  blocks.free(*finished_prefill(blocks, 32, 0));
+  blocks.free(*finished_prefill(blocks, 32, 1000));
+  EXPECT_EQ(blocks.num_blocks_cached(), 4);
+  EXPECT_EQ(blocks.num_available(), 6);
+  const SequencePtr big = sequence(64, 5000);
+  blocks.attach_prefix(*big);
+  ASSERT_TRUE(blocks.grow(*big, 64));
+  EXPECT_THAT(big->block_tables[0], Each(Gt(0)));
+  EXPECT_EQ(integrity(blocks, {big}), "ok");
+  const SequencePtr old = sequence(40, 0), young = sequence(40, 1000);
+  blocks.attach_prefix(*old);
+  blocks.attach_prefix(*young);
+  EXPECT_EQ(old->num_computed_tokens, 0);
+  EXPECT_EQ(young->num_computed_tokens, 32);
+}
+
+TEST(BlockManager, TheIntegrityCheckSeesALostAndASharedWritableBlock) {
+  BlockManager blocks(groups({20}));
+  const SequencePtr a = finished_prefill(blocks, 40), b = finished_prefill(blocks, 40, 1000);
+  const int32_t kept = b->block_tables[0][2];
+  b->block_tables[0][2] = a->block_tables[0][2];
+  EXPECT_NE(integrity(blocks, {a, b}), "ok");
+  b->block_tables[0].pop_back();
+  EXPECT_NE(integrity(blocks, {a, b}), "ok");
+  b->block_tables[0].push_back(kept);
+  EXPECT_EQ(integrity(blocks, {a, b}), "ok");
+  EXPECT_NE(integrity(blocks, {a}), "ok");
+}
+
+}  // namespace
+}  // namespace headrace::engine

@@ -1,0 +1,181 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace headrace::engine {
+
+// No more sequences run than the budget has tokens: then every decode fits into every step.
+Scheduler::Scheduler(BlockManager& blocks, const SchedulerLimits& limits)
+    : blocks_(blocks),
+      limits_{std::min(limits.max_seqs, limits.max_batched_tokens), limits.max_batched_tokens},
+      free_slots_(static_cast<size_t>(limits_.max_seqs)) {
+  std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
+  running_.reserve(free_slots_.size());
+  planned_.reserve(free_slots_.size());
+}
+
+void Scheduler::add(SequencePtr sequence) {
+  CHECK(sequence->state == SequenceState::waiting);
+  waiting_.insert(std::move(sequence));
+}
+
+std::span<const ScheduledSequence> Scheduler::schedule() {
+  planned_.clear();
+  budget_ = limits_.max_batched_tokens;
+  const uint64_t preemptions_before = num_preemptions_;
+  schedule_running(true);
+  schedule_running(false);
+  // Where memory was just taken from a running sequence, a new one would only lose it again.
+  if (num_preemptions_ == preemptions_before) admit_waiting();
+  return planned_;
+}
+
+void Scheduler::schedule_running(bool decodes) {
+  // Preemption takes sequences off the end of running_, possibly the current one.
+  for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
+    const SequencePtr sequence = running_[i];
+    const int32_t uncomputed = sequence->num_uncomputed_tokens();
+    if (sequence->fully_sampled() || (uncomputed == 1) != decodes) continue;
+    const int32_t count = std::min(uncomputed, budget_);
+    if (make_room(sequence, sequence->num_computed_tokens + count)) plan(sequence, count);
+  }
+}
+
+void Scheduler::admit_waiting() {
+  for (auto next = waiting_.begin(); next != waiting_.end() && budget_ > 0;) {
+    const SequencePtr sequence = *next;
+    if (!may_start(*sequence)) {
+      ++next;
+      continue;
+    }
+    // A sequence of a better class takes the place of worse ones; within a class, those who run keep what they have.
+    bool fits = has_room_for(*sequence);
+    while (!fits && !running_.empty() && running_.back()->rank.priority > sequence->rank.priority) {
+      preempt(running_.back());
+      fits = has_room_for(*sequence);
+    }
+    if (!fits) return;
+    if (sequence->num_cached_tokens < 0) sequence->num_cached_tokens = sequence->num_computed_tokens;
+    next = waiting_.erase(next);
+    sequence->state = SequenceState::running;
+    sequence->slot = free_slots_.back();
+    free_slots_.pop_back();
+    running_.insert(std::upper_bound(running_.begin(), running_.end(), sequence, ByRank()), sequence);
+    const int32_t count = std::min(sequence->num_uncomputed_tokens(), budget_);
+    CHECK(blocks_.grow(*sequence, sequence->num_computed_tokens + count));
+    plan(sequence, count);
+  }
+}
+
+// The further choices of a request wait until the first has put the whole prompt into the prefix cache, or has ended.
+bool Scheduler::may_start(const Sequence& sequence) const {
+  const Sequence* leader = sequence.leader.get();
+  if (leader == nullptr || leader->state == SequenceState::finished) return true;
+  const int32_t shared = (sequence.num_prompt_tokens - 1) / kKvBlockTokens * kKvBlockTokens;
+  return leader->num_committed_tokens >= shared && leader->state == SequenceState::running;
+}
+
+// A slot, and blocks for all tokens of `sequence` beside what the running prefills were promised, and one more for each
+// running sequence, so that their next tokens do not at once take the memory back. Keeps the cached prefix when true.
+bool Scheduler::has_room_for(Sequence& sequence) {
+  if (free_slots_.empty()) return false;
+  blocks_.attach_prefix(sequence);
+  int64_t promised = 0;
+  for (const SequencePtr& other : running_) {
+    const int64_t held = static_cast<int64_t>(other->block_tables[0].size());
+    promised += std::max(int64_t{0}, blocks_for(other->num_tokens()) - held) + 1;
+  }
+  const int64_t wanted = blocks_for(sequence.num_tokens()) - static_cast<int64_t>(sequence.cache_nodes.size());
+  if (promised + wanted <= blocks_.num_available()) return true;
+  blocks_.free(sequence);
+  return false;
+}
+
+// Grows the tables of a running sequence to `num_tokens`, at the cost of those behind it. False when it had to give up its
+// own place: only possible when another stands before it.
+bool Scheduler::make_room(const SequencePtr& sequence, int32_t num_tokens) {
+  while (!blocks_.grow(*sequence, num_tokens)) {
+    const SequencePtr last = running_.back();
+    CHECK(running_.size() > 1);
+    preempt(last);
+    if (last == sequence) return false;
+  }
+  return true;
+}
+
+void Scheduler::plan(const SequencePtr& sequence, int32_t count) {
+  const int32_t first = sequence->num_computed_tokens;
+  const bool sample = count == sequence->num_uncomputed_tokens();
+  planned_.push_back({sequence, sequence->epoch, first, count, sample});
+  sequence->num_computed_tokens += count;
+  sequence->num_pending_tokens += sample ? 1 : 0;
+  budget_ -= count;
+}
+
+void Scheduler::complete(const ScheduledSequence& row, int32_t token) {
+  Sequence& sequence = *row.sequence;
+  if (row.sample) {
+    sequence.ids.push_back(token);
+    --sequence.num_pending_tokens;
+  }
+  blocks_.commit(sequence, row.first + row.count);
+}
+
+// Its keys and values are given up and computed again later, together with its answer so far. Tokens still in flight are
+// dropped: sampling is a function of the sequence and its position, so they come back the same.
+void Scheduler::preempt(SequencePtr sequence) {
+  stop_running(sequence);
+  sequence->state = SequenceState::waiting;
+  waiting_.insert(std::move(sequence));
+  ++num_preemptions_;
+}
+
+void Scheduler::finish(const SequencePtr& sequence) {
+  if (sequence->state == SequenceState::waiting) waiting_.erase(sequence);
+  if (sequence->state == SequenceState::running) stop_running(sequence);
+  sequence->state = SequenceState::finished;
+}
+
+void Scheduler::stop_running(const SequencePtr& sequence) {
+  const auto planned = std::ranges::find(planned_, sequence, &ScheduledSequence::sequence);
+  if (planned != planned_.end()) {
+    budget_ += planned->count;
+    planned_.erase(planned);
+  }
+  running_.erase(std::ranges::find(running_, sequence));
+  free_slots_.push_back(sequence->slot);
+  sequence->slot = -1;
+  ++sequence->epoch;
+  sequence->num_pending_tokens = 0;
+  blocks_.free(*sequence);
+}
+
+Status Scheduler::check() const {
+  std::vector<char> slot_used(static_cast<size_t>(limits_.max_seqs), 0);
+  for (const int32_t slot : free_slots_) slot_used[slot] = 1;
+  for (const SequencePtr& sequence : running_) {
+    const Sequence& s = *sequence;
+    const bool counts_agree = 0 <= s.num_committed_tokens && s.num_committed_tokens <= s.num_computed_tokens &&
+                              s.num_computed_tokens <= s.num_tokens() && s.num_pending_tokens >= 0 &&
+                              s.num_committed_tokens <= static_cast<int32_t>(s.ids.size());
+    if (s.state != SequenceState::running || s.slot < 0 || slot_used[s.slot] || !counts_agree) {
+      return make_status(Code::internal, "request {} choice {}: slot {}, {} ids, {} pending, {} computed, {} committed",
+                         s.rank.request, s.rank.choice, s.slot, s.ids.size(), s.num_pending_tokens, s.num_computed_tokens,
+                         s.num_committed_tokens);
+    }
+    slot_used[s.slot] = 1;
+    for (const std::vector<int32_t>& table : s.block_tables) {
+      if (static_cast<int32_t>(table.size()) < blocks_for(s.num_computed_tokens)) {
+        return make_status(Code::internal, "request {} choice {}: {} tokens in {} blocks", s.rank.request, s.rank.choice,
+                           s.num_computed_tokens, table.size());
+      }
+    }
+  }
+  if (free_slots_.size() + running_.size() != slot_used.size()) return make_status(Code::internal, "a slot was lost");
+  return blocks_.check(running_);
+}
+
+}  // namespace headrace::engine

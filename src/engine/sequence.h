@@ -1,0 +1,67 @@
+#pragma once
+// One choice of a request as the scheduler sees it. Its tokens advance in counts first and in ids later: a step is planned
+// from counts while the step before it still runs, so the last token of a sequence may be sampled but not yet known.
+// Owned by shared pointers, because steps in flight still name sequences that have ended; touched by one thread.
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+
+namespace headrace::engine {
+
+// Who goes first. A total order: all fairness arguments of the scheduler rest on it.
+struct SequenceRank {
+  int32_t priority = 0;   // lower runs first
+  RequestId request = 0;  // rises with arrival
+  int32_t choice = 0;
+  auto operator<=>(const SequenceRank&) const = default;
+};
+
+enum class SequenceState : uint8_t { waiting, running, finished };
+
+struct Sequence {
+  // What was asked; fixed.
+  SequenceRank rank;
+  SamplingParams sampling;
+  bool want_logits = false;
+  int32_t num_prompt_tokens = 0;
+  int32_t max_tokens = 0;
+  std::string cache_key;
+  std::shared_ptr<const Sequence> leader;  // choice 0 of the request, in the others: they wait to share its prompt blocks
+
+  // ids[0, ids.size()): prompt and answer, as far as known. Then follow num_pending_tokens that steps in flight sample.
+  std::vector<int32_t> ids;
+  int32_t num_pending_tokens = 0;
+  // Keys and values: [0, num_committed_tokens) are written; up to num_computed_tokens submitted steps write them.
+  int32_t num_computed_tokens = 0;
+  int32_t num_committed_tokens = 0;
+  int32_t num_cached_tokens = -1;  // found in the prefix cache at the first admission; -1: not yet admitted
+
+  SequenceState state = SequenceState::waiting;
+  int32_t slot = -1;   // of the runner's last-token array while running
+  uint32_t epoch = 0;  // rises when the sequence leaves the running ones: results of older epochs no longer count
+  std::vector<std::vector<int32_t>> block_tables;  // [group][block]
+  std::vector<int32_t> cache_nodes;  // the prefix-cache node of block i, for the leading blocks that are in the cache
+
+  int32_t num_tokens() const { return static_cast<int32_t>(ids.size()) + num_pending_tokens; }
+  int32_t num_uncomputed_tokens() const { return num_tokens() - num_computed_tokens; }
+  // All tokens that may be asked for are sampled, known or not: no step advances it any more.
+  bool fully_sampled() const { return num_tokens() - num_prompt_tokens >= max_tokens; }
+};
+using SequencePtr = std::shared_ptr<Sequence>;
+
+// Sequence `sequence` advances in a step: tokens [first, first + count) are computed and, when that reaches its end,
+// the next one is sampled.
+struct ScheduledSequence {
+  SequencePtr sequence;
+  uint32_t epoch = 0;
+  int32_t first = 0;
+  int32_t count = 0;
+  bool sample = false;
+};
+
+}  // namespace headrace::engine
