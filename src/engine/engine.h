@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
+#include <vector>
 
 #include "base/status.h"
 #include "engine/config.h"
@@ -18,7 +18,9 @@ struct EngineStats {
   uint64_t requests_waiting = 0, requests_running = 0;
   uint64_t requests_finished = 0, requests_aborted = 0, requests_failed = 0, requests_rejected = 0;
   uint64_t prompt_tokens = 0, generation_tokens = 0, preemptions = 0, steps = 0;
-  uint64_t kv_blocks_total = 0, kv_blocks_used = 0;  // over all groups, block 0 of each left out
+  // Over all groups, block 0 of each left out. Used: by running sequences or the prefix cache; cached: of the used ones,
+  // those that the prefix cache alone holds and gives up when memory is short.
+  uint64_t kv_blocks_total = 0, kv_blocks_used = 0, kv_blocks_cached = 0;
   uint64_t prefix_hit_tokens = 0, prefix_query_tokens = 0;
 };
 
@@ -26,6 +28,7 @@ struct EngineStats {
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
+  // `seconds`: what the step added, from its submission or the end of the step before it, whichever is later.
   virtual void on_step(double seconds, int tokens, int seqs) = 0;
   virtual void on_finish(const RequestTiming& timing, FinishReason reason) = 0;
 };
@@ -36,19 +39,25 @@ class Engine {
   Engine(std::unique_ptr<runtime::ModelRunner> runner, const EngineConfig& config, std::vector<int32_t> eos_ids);
   ~Engine();  // shutdown()
 
+  // A request with the same prompt, sampling and seed gives the same tokens whatever else runs.
   // Errors: invalid_argument (empty prompt, an id outside the vocabulary, a parameter out of range, prompt + 1 over the
   // context: the message says both lengths), resource_exhausted (queue full, or more KV than the whole pool), unavailable
-  // (shutting down). max_tokens is cut to what the context has left.
+  // (shutting down, or the device is lost). max_tokens is cut to what the context has left.
   Result<RequestId> submit(Request request, std::shared_ptr<EventSink> sink);
-  // The request ends with FinishReason::abort at the next step boundary. Unknown ids are ignored.
-  void abort(RequestId id);
+  // The request, or one choice of it, ends with FinishReason::abort at the next step boundary. Unknown ids are ignored.
+  static constexpr int32_t kAllChoices = -1;
+  void abort(RequestId id, int32_t choice = kAllChoices);
+
+  // At the next step boundary the cached prefixes that no sequence uses are forgotten.
+  void clear_prefix_cache();
 
   EngineStats stats() const;
+  // The runner's, with max_context cut to the configured one.
   const runtime::RunnerLimits& limits() const;
   runtime::RunnerMemory memory() const;
   void set_observer(std::shared_ptr<EngineObserver> observer);
 
-  // Finishes nothing more: running requests end with abort, later ones are refused. Idempotent.
+  // Finishes nothing more: running requests end with abort, later ones are refused. Idempotent. Not from a sink.
   void shutdown();
 
  private:

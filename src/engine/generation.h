@@ -2,11 +2,7 @@
 // A text generation as its caller sees it: text deltas of whole characters, stop strings applied, and the figures at the
 // end. The command line and the server use this same code, so their metrics mean the same.
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -20,7 +16,7 @@ struct TextDelta {
   std::string text;                    // may be empty
   std::vector<int32_t> token_ids;      // the tokens behind it, in order
   FinishReason finish = FinishReason::none;
-  bool last = false;                   // the whole request has ended
+  bool last = false;                   // the whole request has ended: nothing follows
   Status status;
   RequestTiming timing;                // complete when `last`
 };
@@ -30,10 +26,13 @@ struct TextDelta {
 class TextAssembler {
  public:
   TextAssembler(const text::Tokenizer& tokenizer, int32_t choices, std::vector<std::string> stop, bool include_stop = false);
-  // The delta for `event`. Once a stop string has ended a choice, its further tokens are dropped and `should_abort`
-  // becomes true when every choice has ended: the caller then aborts the request.
+  // The delta for `event`. Once a stop string has ended a choice, its further tokens are dropped: they appear in no delta
+  // and in no figure. The delta that ends the last choice is `last`, with complete timing; what the engine still sends
+  // after it gives empty deltas.
   TextDelta push(const Event& event);
-  bool should_abort() const;
+  // A stop string ended the last choice: the engine goes on until the caller aborts the request. (A choice that ends so
+  // before the others, delta.finish set and event.finish not, can be aborted alone.)
+  bool should_abort() const { return should_abort_; }
 
  private:
   struct Choice {
@@ -41,15 +40,21 @@ class TextAssembler {
     bool finished = false;
     int32_t tokens = 0;
   };
+  void take_tokens(Choice& choice, const Event& event, TextDelta& delta) const;
+
   const text::Tokenizer& tokenizer_;
   std::vector<Choice> choices_;
-  int32_t finished_ = 0;
-  RequestTiming timing_;
-  bool ended_ = false;
+  int32_t num_finished_ = 0;
+  TimePoint last_token_;  // of those that were delivered
+  bool should_abort_ = false;
 };
 
 // Blocking use: submits and calls `on_delta` on the calling thread until the end. `cancelled` is polled between deltas;
-// when it turns true the request is aborted. Returns the last delta, or the error.
+// when it turns true the request is aborted. Returns the last delta, or the error that ended the request.
+Result<TextDelta> generate(Engine& engine, const text::Tokenizer& tokenizer, Request request, std::vector<std::string> stop,
+                           const std::function<void(const TextDelta&)>& on_delta,
+                           const std::function<bool()>& cancelled = {});
+// Errors: unsupported for a model without a tokenizer.
 Result<TextDelta> generate(ServingModel& model, Request request, std::vector<std::string> stop,
                            const std::function<void(const TextDelta&)>& on_delta,
                            const std::function<bool()>& cancelled = {});
