@@ -1,4 +1,5 @@
-# headrace_folder(NAME [LIBS ...]): src/NAME becomes the object library hr_NAME (its .cc files, less the tests).
+# headrace_folder(NAME [LIBS ...] [EXCLUDE REGEX]): src/NAME becomes the object library hr_NAME (its .cc files, less the
+# tests and what REGEX matches).
 # headrace_tests(NAME [THREADS] WITH FOLDER ...): src/NAME/*_test.cc becomes NAME_test, label `unit`; *_slow_test.cc goes
 # into NAME_slow_test, label `slow`. It links the folders named. The target unit_tests builds all of label `unit`. THREADS
 # adds the label `threads` and the target thread_tests: what the thread sanitizer runs.
@@ -12,9 +13,12 @@ function(headrace_target_name name out)
 endfunction()
 
 function(headrace_folder name)
-  cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+  cmake_parse_arguments(arg "" "EXCLUDE" "LIBS" ${ARGN})
   headrace_target_name(${name} flat)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  if(arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX ${arg_EXCLUDE})
+  endif()
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$|_main\\.cc$|/main\\.cc$")
   if(sources)
     add_library(hr_${flat} OBJECT ${sources})
