@@ -37,6 +37,9 @@ struct Dot {
 #elif defined(HEADRACE_ISA_AVX2)
 constexpr int kTokens = 4;  // 8 of 16 registers hold integer sums; float ones live in L1 between blocks
 
+// Left alone, the compiler turns the chain of integer sums into a tree and spills its leaves.
+HR_INLINE void keep_order(__m256i& a, __m256i& b) { asm("" : "+x"(a), "+x"(b)); }
+
 // 4-bit codes: a pair's products reach 2 * 15 * 127, so all 8 words of a block fit 16-bit sums (30,480 at most).
 template <class Tile>
 struct Dot {
@@ -48,6 +51,7 @@ struct Dot {
     const __m256i word = _mm256_set1_epi32(load_word(q));
     a = _mm256_add_epi16(a, _mm256_maddubs_epi16(codes.a, word));
     b = _mm256_add_epi16(b, _mm256_maddubs_epi16(codes.b, word));
+    keep_order(a, b);
   }
   HR_INLINE F32x16 finish(int32_t correction) const {
     const __m256i ones = _mm256_set1_epi16(1);
@@ -76,6 +80,7 @@ struct Dot<TileQ8_0> {
     const __m256i high = _mm256_maddubs_epi16(w.magnitudes.b, _mm256_sign_epi8(word, w.codes.b));
     a = _mm256_add_epi32(a, _mm256_madd_epi16(low, ones));
     b = _mm256_add_epi32(b, _mm256_madd_epi16(high, ones));
+    keep_order(a, b);
   }
   HR_INLINE F32x16 finish(int32_t) const { return to_f32(I32x16{a, b}); }
 };

@@ -147,12 +147,12 @@ struct Claims {
   }
 };
 
-// Tokens of a chunk: as many as fit `budget` bytes at `token_bytes` each, in whole register tiles, 1..16 of these.
+// Tokens of a chunk: as many as fit kChunkBytes at `token_bytes` each, in whole register tiles, 1..64 of these.
 inline constexpr int64_t kChunkBytes = 192 << 10;
 HR_INLINE int64_t chunk_tokens_for(int64_t token_bytes, int register_tokens) {
   int64_t count = kChunkBytes / (token_bytes + 1) / register_tokens;
   if (count < 1) count = 1;
-  if (count > 16) count = 16;
+  if (count > 64) count = 64;
   return count * register_tokens;
 }
 
