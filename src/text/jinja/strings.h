@@ -1,0 +1,41 @@
+#pragma once
+// Python's string operations on texts that remember who wrote them.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/jinja/interpreter.h"
+#include "text/jinja/value.h"
+
+namespace headrace::text::jinja {
+
+size_t count_chars(std::string_view text);
+// The byte where the n-th character begins; the end when there are fewer.
+size_t byte_of_char(std::string_view text, size_t n);
+
+// White space, or any of the characters of `chars`, taken off the ends.
+Text strip(const Text& text, const Text* chars, bool left, bool right);
+// At each `separator` (not empty), at most `most` times (< 0: always), from the left or the right.
+std::vector<Text> split(const Text& text, std::string_view separator, int64_t most);
+std::vector<Text> split_from_right(const Text& text, std::string_view separator, int64_t most);
+// At runs of white space.
+std::vector<Text> split_words(const Text& text, int64_t most, bool from_right);
+// As str.splitlines(). `final_line`: as if a line break ended the text (what the indent filter does).
+std::vector<Text> split_lines(const Text& text, bool final_line, bool keep_ends = false);
+Text replace_all(Interpreter& in, const Text& text, std::string_view from, const Text& to, int64_t most);
+
+enum class Align : unsigned char { left, right, center };
+Text pad(Interpreter& in, const Text& text, int64_t width, char fill, Align align);
+
+std::optional<int64_t> parse_python_integer(std::string_view text, int base);
+std::optional<double> parse_python_real(std::string_view text);
+
+// "%s and %d" % (...), as a filter.
+Value format_percent(Interpreter& in, const Value& format, Args& args);
+
+// a + b.
+Value add(Interpreter& in, const Value& left, const Value& right);
+
+}  // namespace headrace::text::jinja
