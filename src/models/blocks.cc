@@ -138,20 +138,14 @@ ValueId StepProgram::gated_mlp(ValueId x, const std::string& module, int64_t int
   return linear(product, module + ".down_proj", width(x), bias);
 }
 
-Rope StepProgram::rope_table(const ops::RopeParameters& parameters, int64_t head_dim, int64_t max_position_embeddings,
-                             bool interleaved) {
-  const auto table = ops::make_rope_table(parameters, head_dim, max_position_embeddings, 0);
-  if (!table) {
-    builder_.fail(table.error());
-    return {};
-  }
-  const auto pairs = static_cast<int64_t>(table->inv_freq.size());
+Rope StepProgram::rope(const ops::RopeTable& table, int64_t head_dim, bool interleaved) {
+  const auto pairs = static_cast<int64_t>(table.inv_freq.size());
   Rope rope;
-  rope.inv_freq = builder_.graph.add_constant("inv_freq", DType::f32, {pairs}, table->inv_freq);
+  rope.inv_freq = builder_.graph.add_constant("inv_freq", DType::f32, {pairs}, table.inv_freq);
   rope.attrs.head_dim = static_cast<int32_t>(head_dim);
   rope.attrs.rotary_dim = static_cast<int32_t>(2 * pairs);
   rope.attrs.interleaved = interleaved;
-  rope.attrs.attention_factor = static_cast<float>(table->attention_factor);
+  rope.attrs.attention_factor = static_cast<float>(table.attention_factor);
   return rope;
 }
 

@@ -36,8 +36,7 @@ class StepProgram {
   // down_proj(act(gate_proj(x)) * up_proj(x))
   ValueId gated_mlp(ValueId x, const std::string& module, int64_t intermediate_size, ops::ActivationKind act, bool bias);
 
-  Rope rope_table(const ops::RopeParameters& parameters, int64_t head_dim, int64_t max_position_embeddings,
-                  bool interleaved);
+  Rope rope(const ops::RopeTable& table, int64_t head_dim, bool interleaved);
   // q [T, heads * head_dim], k and v [T, kv_heads * head_dim], not yet rotated. Rotates, writes the layer's KV and attends.
   ValueId attention(ValueId q, ValueId k, ValueId v, const Rope& rope, int32_t heads, int32_t layer,
                     const std::string& module);

@@ -11,7 +11,7 @@ struct LlamaConfig {
   int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 0;
-  ops::RopeParameters rope;
+  ops::RopeTable rope;
   bool rope_interleaved = false;  // GGUF files store q and k in pairs (2i, 2i+1)
   ops::ActivationKind hidden_act = ops::ActivationKind::silu;
   bool attention_bias = false, mlp_bias = false, tie_word_embeddings = false;
@@ -37,7 +37,7 @@ Result<LlamaConfig> read_config(const BuildContext& context) {
   HR_ASSIGN_OR_RETURN(c.head_dim, config.get_int_or("head_dim", c.hidden_size / c.num_attention_heads, 1, 1024));
   HR_ASSIGN_OR_RETURN(c.max_position_embeddings, config.get_int_or("max_position_embeddings", 2048, 1, 1 << 30));
   HR_ASSIGN_OR_RETURN(c.rms_norm_eps, config.get_number_or("rms_norm_eps", 1e-6, 0.0, 1.0));
-  HR_ASSIGN_OR_RETURN(c.rope, read_rope_parameters(config));
+  HR_ASSIGN_OR_RETURN(c.rope, read_rope_table(config, c.head_dim, c.max_position_embeddings));
   HR_ASSIGN_OR_RETURN(c.rope_interleaved, config.get_bool_or("rope_interleaved", false));
   HR_ASSIGN_OR_RETURN(const std::string act, config.get_string_or("hidden_act", "silu"));
   HR_ASSIGN_OR_RETURN(c.hidden_act, ops::parse_activation(act));
@@ -65,7 +65,7 @@ ValueId self_attention(StepProgram& step, const LlamaConfig& c, const Rope& rope
 Result<Graph> build_step(const BuildContext& context) {
   HR_ASSIGN_OR_RETURN(const LlamaConfig c, read_config(context));
   StepProgram step(context, layer_kv(context, c));
-  const Rope rope = step.rope_table(c.rope, c.head_dim, c.max_position_embeddings, c.rope_interleaved);
+  const Rope rope = step.rope(c.rope, c.head_dim, c.rope_interleaved);
 
   ValueId h = step.embed("model.embed_tokens", c.vocab_size, c.hidden_size);
   for (int32_t layer = 0; layer < c.num_hidden_layers; ++layer) {

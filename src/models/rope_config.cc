@@ -5,7 +5,7 @@ namespace {
 
 constexpr double kMaxFactor = 1e6;
 constexpr int64_t kMaxPositions = int64_t{1} << 30;
-constexpr size_t kMaxFactors = 1024;  // one a rotated pair of a head
+constexpr size_t kMaxFactors = 4096;  // one for each rotated pair of a head
 
 Result<std::vector<double>> read_factors(const io::ConfigMap& config, const std::string& key) {
   const auto found = config.values().find(key);
@@ -28,8 +28,6 @@ Result<std::vector<double>> read_factors(const io::ConfigMap& config, const std:
   }
   return factors;
 }
-
-}  // namespace
 
 Result<ops::RopeParameters> read_rope_parameters(const io::ConfigMap& config) {
   const auto lower = config.values().lower_bound("rope_parameters.");
@@ -66,6 +64,21 @@ Result<ops::RopeParameters> read_rope_parameters(const io::ConfigMap& config) {
                       config.get_int_or(at + "original_max_position_embeddings",
                                         rope.original_max_position_embeddings, 1, kMaxPositions));
   return rope;
+}
+
+}  // namespace
+
+Result<ops::RopeTable> read_rope_table(const io::ConfigMap& config, int64_t head_dim, int64_t max_position_embeddings) {
+  HR_ASSIGN_OR_RETURN(const ops::RopeParameters parameters, read_rope_parameters(config));
+  HR_ASSIGN_OR_RETURN(ops::RopeTable table, ops::make_rope_table(parameters, head_dim, max_position_embeddings, 0));
+  HR_ASSIGN_OR_RETURN(const std::vector<double> divisors, read_factors(config, "rope_scaling.freq_factors"));
+  if (divisors.empty()) return table;
+  if (divisors.size() != table.inv_freq.size()) {
+    return error(Code::malformed, "config rope_scaling.freq_factors: want {} numbers, one for each frequency, got {}",
+                 table.inv_freq.size(), divisors.size());
+  }
+  for (size_t i = 0; i < divisors.size(); ++i) table.inv_freq[i] /= divisors[i];
+  return table;
 }
 
 }  // namespace headrace::models

@@ -7,7 +7,8 @@
 
 namespace headrace::models {
 
-// Errors: malformed for a value of the wrong type or out of range. Which kinds exist is make_rope_table's matter.
-Result<ops::RopeParameters> read_rope_parameters(const io::ConfigMap& config);
+// The frequencies of a head, with GGUF's per-frequency divisors ("rope_scaling.freq_factors") applied. Errors: malformed for
+// a value of the wrong type or out of range, unsupported for an unknown kind.
+Result<ops::RopeTable> read_rope_table(const io::ConfigMap& config, int64_t head_dim, int64_t max_position_embeddings);
 
 }  // namespace headrace::models
