@@ -80,6 +80,8 @@ Result<std::map<std::string, HostTensor>> interpret(const Graph& graph, const Bi
       }
     }
     host[id] = found->second;
+    // What earlier steps stored counts, not what the state was made with.
+    if (found->second.state != nullptr) host[id].tensor = *found->second.state;
   }
   for (const Node& node : graph.nodes) {
     if (node.dead) continue;

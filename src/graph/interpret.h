@@ -20,8 +20,9 @@ HostValue constant_on_host(const Value& constant);
 Result<std::vector<HostTensor>> interpret_node(const Graph& graph, const Node& node, std::span<const HostValue> inputs,
                                                const Bindings& sizes);
 
-// `values`: inputs and states by name; KV pools in it are written to. Returns the graph's outputs by name. Errors: not_found
-// for an input or state that is missing, malformed for one whose dims are not its shape under `sizes`.
+// `values`: inputs and states by name; KV pools and `state` tensors in it are written to. Returns the graph's outputs by
+// name. Errors: not_found for an input or state that is missing, malformed for one whose dims are not its shape under
+// `sizes`.
 Result<std::map<std::string, HostTensor>> interpret(const Graph& graph, const Bindings& sizes,
                                                     const std::map<std::string, HostValue>& values,
                                                     const HostWeights& weights);
