@@ -12,10 +12,22 @@
 #include "core/device.h"
 #include "engine/config.h"
 #include "engine/engine.h"
+#include "quant/format.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
+namespace headrace::io {
+class ModelSource;
+}
+namespace headrace::runtime {
+class LocalRunner;
+}
+
 namespace headrace::engine {
+
+// The tokenizer that a checkpoint carries: in its own metadata, or as tokenizer.json beside the weights. Errors: not_found,
+// malformed, unsupported.
+Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(const io::ModelSource& source);
 
 struct ServingOptions {
   EngineConfig config;
@@ -23,6 +35,7 @@ struct ServingOptions {
   std::vector<std::string> skip_passes;
   Isa isa = detect_isa();
   bool dummy_weights = false;     // a config.json alone; the seed is 0
+  Format dummy_format = Format::bf16;
   // Called from the opening thread with the fraction of weights packed, in [0, 1]; may be null.
   std::function<void(double fraction, std::string_view what)> progress;
 };
@@ -46,6 +59,9 @@ class ServingModel {
   ~ServingModel();
 
   const ModelCard& card() const { return card_; }
+  // The runner's program and its passes, for `inspect --plan` and the bench. Owned by the engine.
+  const runtime::LocalRunner& runner() const { return *runner_; }
+
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   bool has_chat_template() const { return chat_template_ != nullptr; }
@@ -62,6 +78,7 @@ class ServingModel {
   ModelCard card_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<text::ChatTemplate> chat_template_;
+  runtime::LocalRunner* runner_ = nullptr;  // owned by engine_
   std::unique_ptr<Engine> engine_;
 };
 

@@ -32,11 +32,12 @@ Result<WeightStore::Entry> WeightStore::plan(const WeightRequest& request) const
   for (const WeightPart& part : request.recipe.parts) {
     const io::SourceTensor* tensor = source_.find(part.source);
     if (tensor == nullptr) return error(Code::not_found, "weight {}: not in {}", part.source, source_.path());
-    const int64_t columns = tensor->shape.empty() ? 1 : tensor->shape.back();
-    const int64_t rows = tensor->shape.size() == 2 ? tensor->shape[0] : 1;
     if (tensor->shape.empty() || tensor->shape.size() > 2) {
       return error(Code::malformed, "weight {}: want 1 or 2 dimensions, got {}", part.source, tensor->shape.size());
     }
+    // A vector (norm, bias) is a column of rows here, so that parts join along the same axis as those of a matrix.
+    const int64_t rows = tensor->shape[0];
+    const int64_t columns = tensor->shape.size() == 2 ? tensor->shape[1] : 1;
     const int64_t end = part.end < 0 ? rows : part.end;
     if (part.begin < 0 || part.begin > end || end > rows) {
       return error(Code::malformed, "weight {}: rows {} to {} wanted, it has {}", part.source, part.begin, end, rows);
@@ -55,6 +56,7 @@ Result<WeightStore::Entry> WeightStore::plan(const WeightRequest& request) const
     }
     entry.parts.push_back({tensor, part.begin, end});
     entry.view.rows += end - part.begin;
+    entry.is_vector = tensor->shape.size() == 1;
   }
   return entry;
 }
@@ -153,7 +155,9 @@ Status WeightStore::prepare(const std::vector<WeightRequest>& requests, const st
   HR_RETURN_IF_ERROR(first_error);
 
   for (Job& job : jobs) {
-    job.entry.view.data = slab.data() + job.offset;
+    WeightView& view = job.entry.view;
+    view.data = slab.data() + job.offset;
+    if (job.entry.is_vector) std::swap(view.rows, view.columns);
     entries_.emplace(std::move(job.key), std::move(job.entry));
   }
   bytes_ += total;

@@ -43,8 +43,9 @@ class WeightStore {
     int64_t begin = 0, end = 0;  // rows
   };
   struct Entry {
-    WeightView view;
+    WeightView view;  // without data until packed
     std::vector<Part> parts;
+    bool is_vector = false;
   };
   Result<Entry> plan(const WeightRequest& request) const;
   Status pack(const Entry& entry, std::byte* to, std::vector<std::byte>& scratch) const;

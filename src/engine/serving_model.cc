@@ -1,0 +1,207 @@
+#include "engine/serving_model.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/log.h"
+#include "io/model_source.h"
+#include "runtime/local_runner.h"
+
+namespace headrace::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kDummySeed = 0;
+
+// The whole of a small text file. Errors: not_found.
+Result<std::string> read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return error(Code::not_found, "{}: cannot be read", path.string());
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+fs::path folder_of(const io::ModelSource& source) {
+  const fs::path path(source.path());
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) ? path : path.parent_path();
+}
+
+text::VocabSpec to_spec(io::VocabMetadata vocab) {
+  text::VocabSpec spec;
+  spec.model = std::move(vocab.model);
+  spec.pre = std::move(vocab.pre);
+  spec.tokens = std::move(vocab.tokens);
+  spec.scores = std::move(vocab.scores);
+  spec.types = std::move(vocab.types);
+  spec.merges = std::move(vocab.merges);
+  spec.bos_id = vocab.bos_id;
+  spec.eos_id = vocab.eos_id;
+  spec.unk_id = vocab.unk_id;
+  spec.pad_id = vocab.pad_id;
+  spec.add_bos = vocab.add_bos;
+  spec.add_eos = vocab.add_eos;
+  spec.add_space_prefix = vocab.add_space_prefix;
+  return spec;
+}
+
+// What text/ makes of a checkpoint; both may be null (dummy weights have neither).
+struct TextParts {
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::unique_ptr<text::ChatTemplate> chat_template;
+  std::vector<int32_t> end_ids;
+};
+
+Result<TextParts> open_text(const io::ModelSource& source) {
+  TextParts parts;
+  auto vocab = source.vocab();
+  if (vocab) {
+    for (const int32_t id : {vocab->eos_id, vocab->eot_id}) {
+      if (id >= 0) parts.end_ids.push_back(id);
+    }
+    if (!vocab->chat_template.empty()) {
+      HR_ASSIGN_OR_RETURN(parts.chat_template, text::ChatTemplate::parse(vocab->chat_template));
+    }
+    HR_ASSIGN_OR_RETURN(parts.tokenizer, text::Tokenizer::from_vocab(to_spec(std::move(*vocab))));
+    return parts;
+  }
+  if (vocab.error().code() != Code::not_found) return tl::unexpected(vocab.error());
+  const fs::path folder = folder_of(source);
+  auto json = read_text(folder / "tokenizer.json");
+  if (!json) return parts;
+  HR_ASSIGN_OR_RETURN(parts.tokenizer, text::Tokenizer::from_tokenizer_json(*json));
+  auto config = read_text(folder / "tokenizer_config.json");
+  auto separate = read_text(folder / "chat_template.jinja");
+  std::string chat_template = separate ? *separate : std::string();
+  if (config) {
+    const auto parsed = nlohmann::json::parse(*config, nullptr, false);
+    if (parsed.is_discarded() || !parsed.is_object()) {
+      return error(Code::malformed, "{}: not a JSON object", (folder / "tokenizer_config.json").string());
+    }
+    const auto found = parsed.find("chat_template");
+    if (chat_template.empty() && found != parsed.end() && found->is_string()) chat_template = *found;
+  }
+  if (!chat_template.empty()) {
+    HR_ASSIGN_OR_RETURN(parts.chat_template, text::ChatTemplate::parse(chat_template));
+  }
+  return parts;
+}
+
+// Multiply-adds of the step's matrix products for one token, twice.
+double flops_per_token(const Graph& graph) {
+  Bindings one;
+  for (int symbol = 0; symbol < graph.symbols.size(); ++symbol) one.set(static_cast<SymbolId>(symbol), 1);
+  double flops = 0;
+  for (const Node& node : graph.nodes) {
+    for (const ValueId input : node.inputs) {
+      if (input == kNone) continue;
+      const Value& value = graph.values[input];
+      const bool matrix = value.role == ValueRole::weight && value.type.shape.rank() == 2;
+      if (matrix && node.op->name.starts_with("matmul")) flops += 2.0 * double(value.type.shape.elements(one));
+    }
+  }
+  return flops;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(const io::ModelSource& source) {
+  HR_ASSIGN_OR_RETURN(TextParts parts, open_text(source));
+  if (parts.tokenizer == nullptr) {
+    return error(Code::not_found, "{}: no tokenizer in the file and no tokenizer.json beside it", source.path());
+  }
+  return std::move(parts.tokenizer);
+}
+
+ServingModel::~ServingModel() = default;
+
+Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path, const ServingOptions& options) {
+  const TimePoint start = Clock::now();
+  HR_RETURN_IF_ERROR(check_config(options.config));
+  std::unique_ptr<io::ModelSource> source;
+  if (options.dummy_weights) {
+    HR_ASSIGN_OR_RETURN(source, io::ModelSource::open_dummy(path, kDummySeed, options.dummy_format));
+  } else {
+    HR_ASSIGN_OR_RETURN(source, io::ModelSource::open(path));
+  }
+  HR_ASSIGN_OR_RETURN(TextParts parts, open_text(*source));
+
+  runtime::RunnerOptions runner_options;
+  runner_options.model_name = fs::path(path).stem().string();
+  runner_options.policy = options.exact ? DtypePolicy::exact() : DtypePolicy();
+  runner_options.skip_passes = options.skip_passes;
+  runner_options.isa = options.isa;
+  runner_options.max_context = int32_t(options.config.max_context);
+  runner_options.max_seqs = int32_t(options.config.max_seqs);
+  runner_options.max_tokens = int32_t(options.config.max_batched_tokens);
+  runner_options.kv_tokens = options.config.kv_tokens;
+  if (options.progress) {
+    runner_options.progress = [&](double fraction) { options.progress(fraction, "packing weights"); };
+  }
+  HR_ASSIGN_OR_RETURN(auto queue,
+                      runtime::DeviceQueue::cpu(int(options.config.threads), options.config.memory_bytes));
+  HR_ASSIGN_OR_RETURN(auto runner, runtime::LocalRunner::open(*source, queue, runner_options));
+
+  std::unique_ptr<ServingModel> model(new ServingModel());
+  ModelCard& card = model->card_;
+  card.id = runner_options.model_name;
+  card.path = path;
+  card.model_type = runner->info().model_type;
+  card.vocab_size = runner->info().vocab_size;
+  card.max_context = runner->limits().max_context;
+  card.num_parameters = runner->info().num_parameters;
+  card.weight_bytes = runner->weight_bytes();
+  card.flops_per_token = flops_per_token(runner->program().graph());
+  for (const KvSpec& spec : runner->info().layer_kv) card.kv_bytes_per_token += uint64_t(spec.block_bytes()) / kKvBlockTokens;
+
+  std::vector<int32_t> end_ids = runner->info().eos_token_ids;
+  end_ids.insert(end_ids.end(), parts.end_ids.begin(), parts.end_ids.end());
+  model->tokenizer_ = std::move(parts.tokenizer);
+  model->chat_template_ = std::move(parts.chat_template);
+  model->runner_ = runner.get();
+  model->engine_ = std::make_unique<Engine>(std::move(runner), options.config, std::move(end_ids));
+  card.load_seconds = seconds_between(start, Clock::now());
+  log_info("{}: ready in {:.2f} s, {} bytes of weights, context {}", card.id, card.load_seconds, card.weight_bytes,
+           card.max_context);
+  return model;
+}
+
+Result<std::vector<int32_t>> ServingModel::encode_chat(std::string_view messages_json,
+                                                       std::string_view extra_json) const {
+  if (tokenizer_ == nullptr || chat_template_ == nullptr) {
+    return error(Code::unsupported, "{}: carries no {}; use a raw prompt (--raw, /v1/completions)", card_.id,
+                 tokenizer_ == nullptr ? "tokenizer" : "chat template");
+  }
+  nlohmann::json variables = nlohmann::json::object();
+  if (!extra_json.empty()) {
+    variables = nlohmann::json::parse(extra_json, nullptr, false);
+    if (!variables.is_object()) return error(Code::invalid_argument, "template variables: want a JSON object");
+  }
+  nlohmann::json messages = nlohmann::json::parse(messages_json, nullptr, false);
+  if (!messages.is_array()) return error(Code::invalid_argument, "messages: want a JSON array");
+  variables["messages"] = std::move(messages);
+  variables.emplace("add_generation_prompt", true);
+  for (const auto& [name, id] : {std::pair("bos_token", tokenizer_->bos_id()), std::pair("eos_token", tokenizer_->eos_id())}) {
+    variables.emplace(name, id >= 0 ? tokenizer_->token_text(id) : std::string());
+  }
+  HR_ASSIGN_OR_RETURN(const text::RenderedPrompt prompt,
+                      chat_template_->render(variables.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  text::EncodeOptions options;
+  options.add_special_tokens = false;  // the template wrote them
+  options.special = text::SpecialTokens::in_trusted;
+  options.trusted = prompt.trusted;
+  HR_ASSIGN_OR_RETURN(text::Encoding encoding, tokenizer_->encode(prompt.text, options));
+  return std::move(encoding.ids);
+}
+
+Result<std::vector<int32_t>> ServingModel::encode_raw(std::string_view prompt) const {
+  if (tokenizer_ == nullptr) return error(Code::unsupported, "{}: carries no tokenizer", card_.id);
+  HR_ASSIGN_OR_RETURN(text::Encoding encoding, tokenizer_->encode(prompt));
+  return std::move(encoding.ids);
+}
+
+}  // namespace headrace::engine
