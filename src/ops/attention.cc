@@ -181,8 +181,7 @@ Tolerance tolerance(std::span<const ValueType>, const Attrs&) {
   return {.absolute = 1e-5, .relative = 1e-5};
 }
 
-// ---- cases
-// ----------------------------------------------------------------------------------------------------------
+// ---- cases --------------------------------------------------------------------------------------
 
 struct Sequence {
   int64_t queries;
@@ -331,8 +330,7 @@ std::vector<OpCase> cases_ragged() {
   return all;
 }
 
-// ---- a row alone
-// ----------------------------------------------------------------------------------------------------
+// ---- a row alone --------------------------------------------------------------------------------
 
 // The sequence that owns `row`.
 int64_t sequence_of(const HostTensor& query_start, int64_t row) {

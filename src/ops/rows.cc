@@ -10,8 +10,7 @@ std::string SliceColumnsAttrs::describe() const {
 
 namespace {
 
-// ---- slice_columns
-// --------------------------------------------------------------------------------------------------
+// ---- slice_columns ------------------------------------------------------------------------------
 
 Result<std::vector<ValueType>> infer_slice(std::span<const ValueType> inputs, const Attrs& attrs) {
   const auto& slice = attrs.as<SliceColumnsAttrs>();
@@ -69,8 +68,7 @@ std::vector<OpCase> cases_slice() {
   };
 }
 
-// ---- gather_rows
-// ----------------------------------------------------------------------------------------------------
+// ---- gather_rows --------------------------------------------------------------------------------
 
 Result<std::vector<ValueType>> infer_gather(std::span<const ValueType> inputs, const Attrs&) {
   InputCheck check("gather_rows", inputs, {"x", "rows"});

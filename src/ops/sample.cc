@@ -95,8 +95,7 @@ Tolerance tolerance(std::span<const ValueType>, const Attrs&) {
   return {0, 0};
 }
 
-// ---- cases
-// ----------------------------------------------------------------------------------------------------------
+// ---- cases --------------------------------------------------------------------------------------
 
 struct RowParameters {
   double temperature = 1, top_p = 1, min_p = 0;

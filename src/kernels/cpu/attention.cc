@@ -10,8 +10,7 @@
 HR_BEGIN_KERNELS
 namespace {
 
-// ---- kv_write
-// -------------------------------------------------------------------------------------------------------
+// ---- kv_write -----------------------------------------------------------------------------------
 
 template <class T>
 void write_rows(const NodeArgs& args, Team& team) {
@@ -31,8 +30,10 @@ void write_rows(const NodeArgs& args, Team& team) {
       const float* from_v = v.row<float>(t) + int64_t{head} * dim;
       T* keys = kv.key_block<T>(block, head) + place;
       T* values = kv.value_block<T>(block, head) + int64_t{place} * dim;
-      for (int d = 0; d < dim; ++d) keys[d * kBlock] = narrow<T>(from_k[d]);
-      for (int d = 0; d < dim; ++d) values[d] = narrow<T>(from_v[d]);
+      for (int i = 0; i < dim; ++i) keys[i * kBlock] = narrow<T>(from_k[i]);
+      int d = 0;
+      for (; d + kLanes <= dim; d += kLanes) store(values + d, load(from_v + d));
+      for (; d < dim; ++d) values[d] = narrow<T>(from_v[d]);
     }
   }
 }
@@ -48,11 +49,11 @@ void run_kv_write(const StepContext&, const NodeArgs& args, Team& team) {
   }
 }
 
-// ---- where keys and values lie
-// --------------------------------------------------------------------------------------
+// ---- where keys and values lie ------------------------------------------------------------------
 
 template <class T>
 struct PagedSource {
+  using Element = T;
   const KvView& kv;
   const int32_t* table;
   int kv_head;
@@ -63,15 +64,17 @@ struct PagedSource {
 
 // Keys and values in rows of a tensor: a block of keys is transposed when it is asked for.
 struct RowSource {
+  using Element = float;
   const float* k;
   const float* v;
   int64_t k_stride;
   int64_t v_stride;
   int64_t num_keys;
   int head_dim;
-  float* transposed;  // [head_dim][kBlock]
+  float* memory;  // [kBlocksAtOnce][head_dim][kBlock]
   const float* keys(int64_t block) const {
     const int64_t first = block * kBlock;
+    float* transposed = memory + block % kBlocksAtOnce * head_dim * kBlock;
     const int count = static_cast<int>(at_most(kBlock, num_keys - first));
     for (int j = 0; j < count; ++j) {
       const float* key = k + (first + j) * k_stride;
@@ -86,8 +89,7 @@ struct RowSource {
   int64_t value_stride() const { return v_stride; }
 };
 
-// ---- tiles
-// ----------------------------------------------------------------------------------------------------------
+// ---- tiles --------------------------------------------------------------------------------------
 
 // The rows of a sequence and kv head are numbered query * group + head of the group; a tile is kMaxRows of
 // them in a row.
@@ -209,8 +211,7 @@ void attend_tile(const Batch& batch, const Source& source, const Place& place, c
   finish_tile(batch, place, tile, merged, w.merged, w.stride);
 }
 
-// ---- few tiles, long contexts: chunks apart, merged after a barrier
-// -------------------------------------------------
+// ---- few tiles, long contexts: chunks apart, merged after a barrier -----------------------------
 
 // Partial results of a tile: for each chunk, kMaxRows-free rows of [stride] values, then their softmax.
 struct Partials {
@@ -339,8 +340,7 @@ void attend_split(const Batch& batch, MakeSource make_source, int64_t tiles, con
   }
 }
 
-// ---- kernels
-// --------------------------------------------------------------------------------------------------------
+// ---- kernels ------------------------------------------------------------------------------------
 
 template <class MakeSource>
 void attend_tiles(const Batch& batch, MakeSource make_source, int64_t tiles, const Workspace& w, Team& team) {

@@ -21,9 +21,12 @@ constexpr int kBlock = kKvBlockTokens;
 static_assert(kBlock == kLanes);
 constexpr int kBlocksPerChunk = kChunk / kBlock;
 
-// 24 rows: 4 register groups of 6 (12 accumulators of 16 AVX2 registers), and a weight buffer of 24 KB.
+// 24 rows: register groups of 6 (12 accumulators of 16 AVX2 registers; 3 rows are as many of plain vectors),
+// and a weight buffer of 24 KB. Four blocks of keys, 8 KB in half precision, pass by all groups while they
+// are in the first-level cache.
 constexpr int kMaxRows = 24;
-constexpr int kGroupRows = 6;
+constexpr int kGroupRows = kIsa == Isa::generic ? 3 : 6;
+constexpr int kBlocksAtOnce = 4;
 
 HR_INLINE int64_t at_most(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -61,7 +64,7 @@ struct Workspace {
 
   static int64_t stride_of(int head_dim) { return ceil_div(head_dim, kLanes) * kLanes; }
   static int64_t floats(int head_dim) {
-    return kMaxRows * (3 * stride_of(head_dim) + kChunk) + stride_of(head_dim) * kBlock;
+    return kMaxRows * (3 * stride_of(head_dim) + kChunk) + kBlocksAtOnce * stride_of(head_dim) * kBlock;
   }
   static Workspace at(float* memory, int head_dim) {
     const int64_t stride = stride_of(head_dim);
@@ -84,29 +87,60 @@ struct Tile {
   KeyRange span{0, 0};       // the union
 };
 
-// ---- scores
-// ---------------------------------------------------------------------------------------------------------
+// ---- scores -------------------------------------------------------------------------------------
 
-// scores[r][0..15] = query r . key, for the 16 keys of a block stored [head_dim][16].
-template <int R, class T>
-HR_INLINE void score_block(const T* keys, const float* query, int64_t stride, int head_dim, float* scores) {
-  Lanes sums[R];
-  for (int r = 0; r < R; ++r) sums[r] = zero();
-  for (int d = 0; d < head_dim; ++d) {
-    const Lanes key = load(keys + d * kBlock);
-    for (int r = 0; r < R; ++r) sums[r] = mul_add(broadcast(query[r * stride + d]), key, sums[r]);
-  }
-  for (int r = 0; r < R; ++r) store(scores + r * kChunk, sums[r]);
+// How many blocks are scored together for `R` rows: a multiply-add waits four cycles for the last, two start
+// a cycle, so eight chains keep the units busy.
+template <int R>
+constexpr int blocks_together() {
+  if (kIsa == Isa::avx512) return R <= 3 ? 4 : 2;
+  if (kIsa == Isa::avx2) return R == 1 ? 4 : R <= 3 ? 2 : 1;
+  return 1;
 }
 
-// ---- weighted values
-// ------------------------------------------------------------------------------------------------
+// scores[r][b * 16 ..] = query r . key, for the 16 keys of each of B blocks stored [head_dim][16].
+template <int R, int B, class T>
+HR_INLINE void score_blocks(const T* const* keys, const float* query, int64_t stride, int head_dim,
+                            float* scores) {
+  Lanes sums[B][R];
+  for (int b = 0; b < B; ++b) {
+    for (int r = 0; r < R; ++r) sums[b][r] = zero();
+  }
+  for (int d = 0; d < head_dim; ++d) {
+    Lanes q[R];
+    for (int r = 0; r < R; ++r) q[r] = broadcast(query[r * stride + d]);
+    for (int b = 0; b < B; ++b) {
+      const Lanes key = load(keys[b] + d * kBlock);
+      for (int r = 0; r < R; ++r) sums[b][r] = mul_add(q[r], key, sums[b][r]);
+    }
+  }
+  for (int b = 0; b < B; ++b) {
+    for (int r = 0; r < R; ++r) store(scores + r * kChunk + b * kBlock, sums[b][r]);
+  }
+}
+
+// The same for `count` blocks, at most kBlocksAtOnce.
+template <int R, class T>
+HR_INLINE void score_rows(const T* const* keys, int count, const float* query, int64_t stride, int head_dim,
+                          float* scores) {
+  constexpr int kTogether = blocks_together<R>();
+  int b = 0;
+  for (; b + kTogether <= count; b += kTogether) {
+    score_blocks<R, kTogether>(keys + b, query, stride, head_dim, scores + b * kBlock);
+  }
+  if constexpr (kTogether > 1) {
+    for (; b < count; ++b) score_blocks<R, 1>(keys + b, query, stride, head_dim, scores + b * kBlock);
+  }
+}
+
+// ---- weighted values ----------------------------------------------------------------------------
 
 // How many 16-lane columns of `R` rows are accumulated at once.
 template <int R>
 constexpr int columns_at_once() {
   if (kIsa == Isa::avx512) return R <= 6 ? 4 : 1;
-  return R == 1 ? 4 : R <= 3 ? 2 : 1;
+  if (kIsa == Isa::avx2) return R == 1 ? 4 : R <= 3 ? 2 : 1;
+  return R == 1 ? 2 : 1;
 }
 
 // part[r][0..16*C) = sum of weight[r][key] * value[key][...] over keys [begin, end) of a chunk.
@@ -157,22 +191,17 @@ template <class Use>
 HR_INLINE void over_row_groups(int rows, Use use) {
   int row = 0;
   for (; row + kGroupRows <= rows; row += kGroupRows) use.template operator()<kGroupRows>(row);
-  switch (rows - row) {
-    case 1:
-      return use.template operator()<1>(row);
-    case 2:
-      return use.template operator()<2>(row);
-    case 3:
-      return use.template operator()<3>(row);
-    case 4:
-      return use.template operator()<4>(row);
-    case 5:
-      return use.template operator()<5>(row);
+  const int left = rows - row;
+  if (left == 1) use.template operator()<1>(row);
+  if (left == 2) use.template operator()<2>(row);
+  if constexpr (kGroupRows > 3) {
+    if (left == 3) use.template operator()<3>(row);
+    if (left == 4) use.template operator()<4>(row);
+    if (left == 5) use.template operator()<5>(row);
   }
 }
 
-// ---- softmax
-// --------------------------------------------------------------------------------------------------------
+// ---- softmax ------------------------------------------------------------------------------------
 
 HR_INLINE int clamp_lane(int64_t lane) {
   return static_cast<int>(at_most(at_least(lane, 0), kLanes));
@@ -221,8 +250,7 @@ HR_INLINE void merge(Softmax& into, float* into_values, const Softmax& next, con
   }
 }
 
-// ---- a chunk, a tile
-// ------------------------------------------------------------------------------------------------
+// ---- a chunk, a tile ----------------------------------------------------------------------------
 
 HR_INLINE bool sees(const Tile& tile, int row, int64_t chunk) {
   const KeyRange& range = tile.range[row];
@@ -239,12 +267,14 @@ void compute_chunk(const ops::AttentionAttrs& a, const Source& source, const Til
   const int end = static_cast<int>(at_most(tile.span.end - base, kChunk));
   const int first_block = begin / kBlock;
   const int end_block = static_cast<int>(ceil_div(end, kBlock));
-  for (int b = first_block; b < end_block; ++b) {
-    const auto* keys = source.keys(chunk * kBlocksPerChunk + b);
+  for (int b = first_block; b < end_block; b += kBlocksAtOnce) {
+    const int count = static_cast<int>(at_most(kBlocksAtOnce, end_block - b));
+    const typename Source::Element* keys[kBlocksAtOnce] = {};
+    for (int i = 0; i < count; ++i) keys[i] = source.keys(chunk * kBlocksPerChunk + b + i);
     over_row_groups(
         tile.rows, [&]<int R>(int row) __attribute__((always_inline)) {
-          score_block<R>(keys, w.query + row * w.stride, w.stride, a.head_dim,
-                         w.weight + row * kChunk + b * kBlock);
+          score_rows<R>(keys, count, w.query + row * w.stride, w.stride, a.head_dim,
+                        w.weight + row * kChunk + b * kBlock);
         });
   }
   for (int row = 0; row < tile.rows; ++row) {

@@ -381,8 +381,21 @@ HR_INLINE f16 narrow<f16>(float value) {
 #endif
 }
 
-// ---- functions: fixed polynomials, fitted for least relative error
-// --------------------------------------------------
+// Sixteen floats to a half-float row.
+#if defined(HEADRACE_ISA_GENERIC)
+HR_INLINE void store(f16* p, Lanes a) {
+  float values[kLanes];
+  store(values, a);
+  for (int i = 0; i < kLanes; ++i) p[i] = narrow<f16>(values[i]);
+}
+#endif
+HR_INLINE void store(bf16* p, Lanes a) {
+  float values[kLanes];
+  store(values, a);
+  for (int i = 0; i < kLanes; ++i) p[i] = narrow<bf16>(values[i]);
+}
+
+// ---- functions: fixed polynomials, fitted for least relative error ------------------------------
 
 // e^x within 3e-7; 0 below -86.6 (2.4e-38), e^88 above 88. NaN stays NaN.
 HR_INLINE Lanes exp(Lanes x) {

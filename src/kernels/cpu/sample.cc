@@ -100,15 +100,28 @@ float kth_largest(const float* x, int64_t count, int64_t k) {
   return value;
 }
 
+constexpr int kDoubles = kIsa == Isa::avx512 ? 8 : kIsa == Isa::avx2 ? 4 : 2;  // one register of the set
+using Doubles = double __attribute__((vector_size(kDoubles * 8)));
+using DoubleBits = uint64_t __attribute__((vector_size(kDoubles * 8)));
+
+HR_INLINE Doubles all(double x) {
+  return Doubles{} + x;
+}
+HR_INLINE Doubles pick(DoubleBits where, Doubles x, Doubles y) {
+  return reinterpret_cast<Doubles>((where & reinterpret_cast<DoubleBits>(x)) |
+                                   (~where & reinterpret_cast<DoubleBits>(y)));
+}
+
 // e^z for z <= 0, within 2e-16 of itself; 0 below -700. Taylor to the 13th power on |r| <= ln 2 / 2: the rest
 // is 4e-18.
-HR_INLINE double exp_of_negative(double z) {
-  const double clamped = z < -700.0 ? -700.0 : z;
-  const double shifted = clamped * 1.4426950408889634074 + 0x1.8p52;
-  const double n = shifted - 0x1.8p52;
+HR_INLINE Doubles exp_of_negative(Doubles z) {
+  const auto tiny = reinterpret_cast<DoubleBits>(z < all(-700.0));
+  const Doubles clamped = pick(tiny, all(-700.0), z);
+  const Doubles shifted = clamped * 1.4426950408889634074 + 0x1.8p52;
+  const Doubles n = shifted - 0x1.8p52;
   // ln 2 in two parts, the first with 32 significant bits.
-  const double r = (clamped - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
-  double p = 1.0 / 6227020800.0;
+  const Doubles r = (clamped - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
+  Doubles p = all(1.0 / 6227020800.0);
   p = p * r + 1.0 / 479001600.0;
   p = p * r + 1.0 / 39916800.0;
   p = p * r + 1.0 / 3628800.0;
@@ -122,12 +135,8 @@ HR_INLINE double exp_of_negative(double z) {
   p = p * r + 0.5;
   p = p * r + 1.0;
   p = p * r + 1.0;
-  uint64_t bits, power;
-  std::memcpy(&bits, &p, sizeof bits);
-  std::memcpy(&power, &shifted, sizeof power);
-  bits += power << 52;
-  std::memcpy(&p, &bits, sizeof p);
-  return z < -700.0 ? 0.0 : p;
+  const DoubleBits scaled = reinterpret_cast<DoubleBits>(p) + (reinterpret_cast<DoubleBits>(shifted) << 52);
+  return pick(tiny, all(0.0), reinterpret_cast<Doubles>(scaled));
 }
 
 // Element i of a block adds to chain i % 8, so that the chains fill registers and the order stays.
@@ -159,15 +168,20 @@ double sum_blocks(const Row& row) {
 
 void fill_weights(const Row& row, float peak) {
   const bool limited = row.top_k > 0 && row.top_k < row.count;
-  const float lowest = limited ? kth_largest(row.logits, row.count, row.top_k) : kMinusInfinity;
+  const double lowest =
+      static_cast<double>(limited ? kth_largest(row.logits, row.count, row.top_k) : kMinusInfinity);
   const double inverse = 1.0 / row.temperature;
   const double top = static_cast<double>(peak);
-  const float* x = row.logits;
-  double* out = row.weights;
-  for (int64_t i = 0; i < row.count; ++i) {
-    const double weight = exp_of_negative((static_cast<double>(x[i]) - top) * inverse);
-    out[i] = x[i] < lowest ? 0.0 : weight;
-  }
+  const auto fill = [&](int64_t i, int n) __attribute__((always_inline)) {
+    Doubles logits = all(top);
+    for (int j = 0; j < n; ++j) logits[j] = static_cast<double>(row.logits[i + j]);
+    const Doubles weights = pick(reinterpret_cast<DoubleBits>(logits < all(lowest)), all(0.0),
+                                 exp_of_negative((logits - top) * inverse));
+    std::memcpy(row.weights + i, &weights, static_cast<size_t>(n) * sizeof(double));
+  };
+  int64_t i = 0;
+  for (; i + kDoubles <= row.count; i += kDoubles) fill(i, kDoubles);
+  if (i < row.count) fill(i, static_cast<int>(row.count - i));
 }
 
 // Zeroes the weights outside the smallest set, largest first and lower ids first, whose share of `total`
