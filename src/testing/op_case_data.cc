@@ -1,0 +1,496 @@
+#include "testing/op_case_data.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "core/half.h"
+
+namespace headrace::testing {
+namespace {
+
+// ---- random numbers -----------------------------------------------------------------------------
+
+// SplitMix64: the state is a counter, so every input has a stream of its own.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t bits() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+  double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; }
+  double normal() {
+    if (has_spare_) {
+      has_spare_ = false;
+      return spare_;
+    }
+    const double radius = std::sqrt(-2.0 * std::log(uniform()));
+    const double angle = 2.0 * std::numbers::pi * uniform();
+    spare_ = radius * std::sin(angle);
+    has_spare_ = true;
+    return radius * std::cos(angle);
+  }
+
+ private:
+  uint64_t state_;
+  double spare_ = 0;
+  bool has_spare_ = false;
+};
+
+uint64_t seed_of(std::string_view op, std::string_view name, size_t index) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (const std::string_view text : {op, name}) {
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
+  }
+  return hash + index;
+}
+
+// ---- dtypes -------------------------------------------------------------------------------------
+
+int64_t count_of(const std::vector<int64_t>& dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+void store_value(DType dtype, double value, std::byte* at) {
+  const auto put = [&](auto stored) { std::memcpy(at, &stored, sizeof stored); };
+  switch (dtype) {
+    case DType::f32:
+      return put(static_cast<float>(value));
+    case DType::f16:
+      return put(to_f16(static_cast<float>(value)));
+    case DType::bf16:
+      return put(to_bf16(static_cast<float>(value)));
+    case DType::i8:
+      return put(static_cast<int8_t>(value));
+    case DType::u8:
+      return put(static_cast<uint8_t>(value));
+    case DType::boolean:
+      return put(static_cast<uint8_t>(value != 0));
+    case DType::i32:
+      return put(static_cast<int32_t>(value));
+    case DType::i64:
+      return put(static_cast<int64_t>(value));
+  }
+}
+
+double load_value(DType dtype, const std::byte* at) {
+  const auto get = [&]<class T>(T stored) {
+    std::memcpy(&stored, at, sizeof stored);
+    return stored;
+  };
+  switch (dtype) {
+    case DType::f32:
+      return get(float{});
+    case DType::f16:
+      return to_float(get(f16{}));
+    case DType::bf16:
+      return to_float(get(bf16{}));
+    case DType::i8:
+      return get(int8_t{});
+    case DType::u8:
+    case DType::boolean:
+      return get(uint8_t{});
+    case DType::i32:
+      return get(int32_t{});
+    case DType::i64:
+      return static_cast<double>(get(int64_t{}));
+  }
+  return 0;
+}
+
+double rounded(DType dtype, double value) {
+  std::byte stored[8];
+  store_value(dtype, value, stored);
+  return load_value(dtype, stored);
+}
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+HostTensor make_tensor(const CaseInput& input, Random random) {
+  HostTensor tensor{input.dtype, input.dims, input.values};
+  const int64_t count = count_of(input.dims);
+  CHECK(input.values.empty() || static_cast<int64_t>(input.values.size()) == count);
+  tensor.values.resize(count);
+  for (double& value : tensor.values) {
+    if (input.values.empty())
+      value =
+          is_float(input.dtype) ? random.normal() * input.scale : std::floor(random.uniform() * input.scale);
+    value = rounded(input.dtype, value);
+  }
+  return tensor;
+}
+
+// Blocks of a format that nothing writes: random bytes, kept when they decode to numbers of about the wanted
+// size.
+void random_blocks(const FormatInfo& info, int64_t blocks, double scale, Random& random, std::byte* out) {
+  std::vector<float> decoded(info.block_elements);
+  for (int64_t block = 0; block < blocks; ++block) {
+    std::byte* bytes = out + block * info.block_bytes;
+    float peak = 0;
+    do {
+      for (int i = 0; i < info.block_bytes; ++i) bytes[i] = static_cast<std::byte>(random.bits());
+      info.decode(bytes, info.block_elements, decoded.data());
+      peak = 0;
+      for (const float value : decoded)
+        peak = std::isfinite(value) ? std::max(peak, std::fabs(value)) : INFINITY;
+    } while (!(peak < 8 * scale && peak > 0.05 * scale));
+  }
+}
+
+std::vector<std::byte> encode_weight(const CaseInput& input, int64_t rows, int64_t columns, Random random) {
+  const FormatInfo& info = format_info(input.format);
+  const int64_t blocks = columns / info.block_elements;
+  std::vector<std::byte> bytes(static_cast<size_t>(rows * blocks * info.block_bytes));
+  std::vector<float> row(columns);
+  for (int64_t r = 0; r < rows; ++r) {
+    std::byte* to = bytes.data() + r * blocks * info.block_bytes;
+    if (info.encode == nullptr) {
+      random_blocks(info, blocks, input.scale, random, to);
+      continue;
+    }
+    for (int64_t i = 0; i < columns; ++i) {
+      row[i] = static_cast<float>(input.values.empty() ? random.normal() * input.scale
+                                                       : input.values[r * columns + i]);
+    }
+    info.encode(row.data(), columns, to);
+  }
+  return bytes;
+}
+
+HostTensor decode_weight(const CaseInput& input, int64_t columns, const std::vector<std::byte>& bytes) {
+  HostTensor tensor{DType::f32, input.dims, {}};
+  const int64_t count = count_of(input.dims);
+  std::vector<float> row(columns);
+  const FormatInfo& info = format_info(input.format);
+  tensor.values.reserve(count);
+  for (int64_t r = 0; columns > 0 && r < count / columns; ++r) {
+    info.decode(bytes.data() + r * (columns / info.block_elements) * info.block_bytes, columns, row.data());
+    tensor.values.insert(tensor.values.end(), row.begin(), row.end());
+  }
+  return tensor;
+}
+
+// Block 0 is what padding writes: NaN there shows in every result that reads it.
+std::shared_ptr<HostKv> make_kv(const CaseInput& input, Random random) {
+  auto kv = std::make_shared<HostKv>();
+  kv->spec = input.kv;
+  kv->num_blocks = input.dims.at(0);
+  const int64_t per_block = int64_t{input.kv.heads} * kKvBlockTokens * input.kv.head_dim;
+  for (std::vector<double>* part : {&kv->keys, &kv->values}) {
+    part->resize(static_cast<size_t>(kv->num_blocks * per_block), std::numeric_limits<double>::quiet_NaN());
+    for (size_t i = static_cast<size_t>(per_block); i < part->size(); ++i) {
+      (*part)[i] = rounded(input.kv.dtype, random.normal() * input.scale);
+    }
+  }
+  return kv;
+}
+
+Shape shape_of(const std::vector<int64_t>& dims) {
+  Shape shape;
+  for (const int64_t dim : dims) shape.push_back(dim);
+  return shape;
+}
+
+ValueType type_of(const CaseInput& input) {
+  switch (input.kind) {
+    case ValueType::Kind::tensor:
+      return ValueType::tensor(input.dtype, shape_of(input.dims));
+    case ValueType::Kind::weight:
+      return ValueType::weight(input.format, shape_of(input.dims));
+    case ValueType::Kind::kv:
+      return ValueType::kv_layer(input.kv);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<CaseData> make_case_data(const Op& op, const OpCase& declared, bool host_weights) {
+  CaseData data{.op = &op, .declared = &declared};
+  data.encoded.resize(declared.inputs.size());
+  for (size_t i = 0; i < declared.inputs.size(); ++i) {
+    const CaseInput& input = declared.inputs[i];
+    const Random random(seed_of(op.name, declared.name, i));
+    data.input_types.push_back(type_of(input));
+    HostValue value;
+    if (input.kind == ValueType::Kind::weight) {
+      const int64_t columns = input.dims.back();
+      const int64_t rows = input.dims.size() == 1 ? 1 : input.dims[0];
+      data.encoded[i] = encode_weight(input, rows, columns, random);
+      if (host_weights) value.tensor = decode_weight(input, columns, data.encoded[i]);
+    } else if (input.kind == ValueType::Kind::kv) {
+      value.kv = make_kv(input, random);
+    } else {
+      value.tensor = make_tensor(input, random);
+    }
+    data.inputs.push_back(std::move(value));
+  }
+  HR_ASSIGN_OR_RETURN(data.output_types, op.infer(data.input_types, declared.attrs));
+  return data;
+}
+
+Result<std::vector<HostTensor>> output_tensors(const CaseData& data, std::span<const HostValue> inputs) {
+  std::vector<ValueType> types = data.input_types;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i].kind == ValueType::Kind::tensor) types[i].shape = shape_of(inputs[i].tensor.dims);
+  }
+  HR_ASSIGN_OR_RETURN(const std::vector<ValueType> output_types, data.op->infer(types, data.declared->attrs));
+  std::vector<HostTensor> outputs;
+  for (const ValueType& type : output_types) {
+    HostTensor tensor{type.dtype, {}, {}};
+    for (const Dim& dim : type.shape) tensor.dims.push_back(dim.constant());
+    tensor.values.resize(static_cast<size_t>(count_of(tensor.dims)));
+    outputs.push_back(std::move(tensor));
+  }
+  return outputs;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+namespace {
+constexpr size_t kGuardBytes = 128;
+constexpr int64_t kRowGap = 5;  // elements; keeps rows of floats off vector alignment
+constexpr auto kGuard = std::byte{0xA5};
+}  // namespace
+
+struct KernelMemory::Block {
+  std::string name;
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+  std::unique_ptr<std::byte[]> memory;
+  std::vector<bool> owned;        // per byte: belongs to a tensor that the kernel may write
+  std::vector<std::byte> before;  // what stood there
+};
+
+KernelMemory::~KernelMemory() = default;
+
+KernelMemory::Block& KernelMemory::add_block(std::string name, size_t bytes) {
+  auto block = std::make_unique<Block>();
+  block->name = std::move(name);
+  block->bytes = bytes;
+  block->memory = std::make_unique<std::byte[]>(bytes + 2 * kGuardBytes + 64);
+  const auto address = reinterpret_cast<uintptr_t>(block->memory.get()) + kGuardBytes;
+  block->data = block->memory.get() + ((address + 63) / 64 * 64 - (address - kGuardBytes));
+  std::memset(block->data - kGuardBytes, static_cast<int>(kGuard), bytes + 2 * kGuardBytes);
+  block->owned.assign(bytes + 2 * kGuardBytes, false);
+  blocks_.push_back(std::move(block));
+  return *blocks_.back();
+}
+
+TensorView KernelMemory::add_tensor(std::string name, const HostTensor& tensor, bool strided) {
+  TensorView view;
+  view.dtype = tensor.dtype;
+  view.rank = static_cast<uint8_t>(tensor.dims.size());
+  int64_t stride = 1;
+  for (int axis = view.rank - 1; axis >= 0; --axis) {
+    view.dims[axis] = tensor.dims[axis];
+    view.strides[axis] = stride;
+    stride *= tensor.dims[axis];
+    if (strided && axis == 1 && view.rank == 2) stride += kRowGap;
+  }
+  const auto size = static_cast<int64_t>(dtype_bytes(tensor.dtype));
+  Block& block = add_block(std::move(name), static_cast<size_t>(stride * size));
+  view.data = block.data;
+  const int64_t width =
+      view.rank == 0 || view.dims[0] == 0 ? 0 : static_cast<int64_t>(tensor.values.size()) / view.dims[0];
+  for (int64_t row = 0; row < (view.rank == 0 ? 0 : view.dims[0]); ++row) {
+    for (int64_t i = 0; i < width; ++i) {
+      const int64_t offset = (row * view.strides[0] + i) * size;
+      store_value(tensor.dtype, tensor.values[row * width + i], block.data + offset);
+      for (int64_t byte = 0; byte < size; ++byte) block.owned[kGuardBytes + offset + byte] = true;
+    }
+  }
+  return view;
+}
+
+namespace {
+
+HostTensor read_tensor(const TensorView& view) {
+  HostTensor tensor{view.dtype, {view.dims.begin(), view.dims.begin() + view.rank}, {}};
+  const int64_t rows = view.rank == 0 ? 0 : view.dims[0];
+  const int64_t width = rows == 0 ? 0 : view.elements() / rows;
+  const auto size = static_cast<int64_t>(dtype_bytes(view.dtype));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < width; ++i) {
+      tensor.values.push_back(load_value(
+          view.dtype, static_cast<const std::byte*>(view.data) + (row * view.strides[0] + i) * size));
+    }
+  }
+  return tensor;
+}
+
+HostTensor garbage(const HostTensor& like) {
+  HostTensor tensor = like;
+  const double value = is_float(like.dtype) ? std::numeric_limits<double>::quiet_NaN() : 77;
+  std::fill(tensor.values.begin(), tensor.values.end(), value);
+  return tensor;
+}
+
+WeightLayout layout_of(const Kernel& kernel, const CaseInput& input) {
+  return input.dims.size() == 1 ? WeightLayout::dense_f32 : kernel.layout;
+}
+
+void pack(const CaseInput& input, WeightLayout layout, int64_t rows, int64_t columns,
+          const std::vector<std::byte>& encoded, std::byte* out) {
+  const FormatInfo& info = format_info(input.format);
+  const int64_t row_bytes = columns / info.block_elements * info.block_bytes;
+  switch (layout) {
+    case WeightLayout::row_major:
+      std::memcpy(out, encoded.data(), encoded.size());
+      return;
+    case WeightLayout::dense_f32:
+      if (!encoded.empty()) info.decode(encoded.data(), rows * columns, reinterpret_cast<float*>(out));
+      return;
+    case WeightLayout::tile16:
+      for (int64_t tile = 0; tile * kTileRows < rows; ++tile) {
+        const std::byte* sources[kTileRows] = {};
+        for (int64_t r = 0; r < kTileRows && tile * kTileRows + r < rows; ++r) {
+          sources[r] = encoded.data() + (tile * kTileRows + r) * row_bytes;
+        }
+        pack_tile16(input.format, columns, sources, out + tile * tile16_bytes(input.format, columns));
+      }
+  }
+}
+
+// Where an element of a HostKv's keys or values stands in the pool.
+struct KvPlaces {
+  const KvSpec& spec;
+  int64_t block_stride;
+  std::byte* keys;
+  std::byte* values;
+
+  // use(index into the host arrays, address of the key, address of the value)
+  template <class Use>
+  void each(int64_t num_blocks, Use use) const {
+    const auto size = static_cast<int64_t>(dtype_bytes(spec.dtype));
+    int64_t index = 0;
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      for (int64_t head = 0; head < spec.heads; ++head) {
+        for (int64_t place = 0; place < kKvBlockTokens; ++place) {
+          for (int64_t d = 0; d < spec.head_dim; ++d, ++index) {
+            const int64_t key = (head * spec.head_dim + d) * kKvBlockTokens + place;
+            const int64_t value = (head * kKvBlockTokens + place) * spec.head_dim + d;
+            use(index, keys + block * block_stride + key * size,
+                values + block * block_stride + value * size);
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void KernelMemory::add_input(const CaseData& data, const Kernel& kernel, const HostValue& value, size_t index,
+                             bool overwritten) {
+  const CaseInput& declared = data.declared->inputs[index];
+  const std::string name = fmt::format("input {}", index);
+  Arg arg;
+  bool writable = overwritten || data.op->effects.writes_state;
+  if (declared.kind == ValueType::Kind::weight) {
+    const int64_t columns = declared.dims.back();
+    const int64_t rows = declared.dims.size() == 1 ? 1 : declared.dims[0];
+    const WeightLayout layout = layout_of(kernel, declared);
+    Block& block = add_block(name, layout_bytes(layout, declared.format, rows, columns));
+    pack(declared, layout, rows, columns, data.encoded[index], block.data);
+    arg.weight = {block.data, declared.format, layout, rows, columns};
+    writable = false;
+  } else if (declared.kind == ValueType::Kind::kv) {
+    const HostKv& kv = *value.kv;
+    const int64_t stride = (kv.spec.block_bytes() + 63) / 64 * 64 + 64;
+    Block& block = add_block(name, static_cast<size_t>(kv.num_blocks * stride));
+    arg.kv = {kv.spec, block.data, block.data + kv.spec.block_bytes() / 2, stride, kv.num_blocks};
+    const auto size = dtype_bytes(kv.spec.dtype);
+    KvPlaces{kv.spec, stride, arg.kv.keys, arg.kv.values}.each(
+        kv.num_blocks, [&](int64_t i, std::byte* key, std::byte* val) {
+          store_value(kv.spec.dtype, kv.keys[i], key);
+          store_value(kv.spec.dtype, kv.values[i], val);
+          for (size_t byte = 0; byte < size; ++byte) {
+            block.owned[kGuardBytes + static_cast<size_t>(key - block.data) + byte] = true;
+            block.owned[kGuardBytes + static_cast<size_t>(val - block.data) + byte] = true;
+          }
+        });
+  } else {
+    arg.tensor = add_tensor(name, value.tensor, declared.strided);
+  }
+  Block& block = *blocks_.back();
+  if (!writable) block.owned.assign(block.owned.size(), false);
+  inputs_.push_back(arg);
+}
+
+KernelMemory::KernelMemory(const CaseData& data, const Kernel& kernel, std::span<const HostValue> inputs,
+                           std::span<const HostTensor> outputs, const Options& options)
+    : attrs_(data.declared->attrs) {
+  std::vector<ValueType> input_types = data.input_types;
+  std::vector<ValueType> output_types;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    add_input(data, kernel, inputs[i], i, static_cast<int>(i) == options.in_place_input);
+    if (input_types[i].kind == ValueType::Kind::tensor)
+      input_types[i].shape = shape_of(inputs[i].tensor.dims);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Arg arg;
+    if (static_cast<int>(i) == options.in_place_output) {
+      arg.tensor = inputs_[options.in_place_input].tensor;
+    } else {
+      arg.tensor = add_tensor(fmt::format("output {}", i), garbage(outputs[i]), options.strided_outputs);
+    }
+    outputs_.push_back(arg);
+    output_types.push_back(ValueType::tensor(outputs[i].dtype, shape_of(outputs[i].dims)));
+  }
+  if (kernel.scratch_bytes != nullptr) {
+    const size_t scratch_bytes =
+        kernel.scratch_bytes({input_types, output_types, attrs_, Bindings()}, options.team_size);
+    Block& scratch = add_block("scratch", scratch_bytes);
+    std::fill_n(scratch.owned.begin() + kGuardBytes, scratch_bytes, true);
+    scratch_ = scratch.data;
+  }
+  for (const auto& block : blocks_) {
+    block->before.assign(block->data - kGuardBytes, block->data + block->bytes + kGuardBytes);
+  }
+}
+
+size_t KernelMemory::bytes() const {
+  size_t total = 0;
+  for (const auto& block : blocks_) total += block->bytes;
+  return total;
+}
+
+HostTensor KernelMemory::output(int index) const {
+  return read_tensor(outputs_[index].tensor);
+}
+HostTensor KernelMemory::input_tensor(int index) const {
+  return read_tensor(inputs_[index].tensor);
+}
+
+HostKv KernelMemory::input_kv(int index) const {
+  const KvView& view = inputs_[index].kv;
+  HostKv kv{view.spec, view.num_blocks, {}, {}};
+  KvPlaces{view.spec, view.block_stride, view.keys, view.values}.each(
+      view.num_blocks, [&](int64_t, const std::byte* key, const std::byte* value) {
+        kv.keys.push_back(load_value(view.spec.dtype, key));
+        kv.values.push_back(load_value(view.spec.dtype, value));
+      });
+  return kv;
+}
+
+std::string KernelMemory::damage() const {
+  for (const auto& block : blocks_) {
+    const std::byte* now = block->data - kGuardBytes;
+    for (size_t i = 0; i < block->before.size(); ++i) {
+      if (block->owned[i] || now[i] == block->before[i]) continue;
+      return fmt::format("{}: byte {} of {} was written, which is not the kernel's to write", block->name,
+                         static_cast<int64_t>(i) - static_cast<int64_t>(kGuardBytes), block->bytes);
+    }
+  }
+  return {};
+}
+
+}  // namespace headrace::testing

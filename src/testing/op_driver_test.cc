@@ -1,0 +1,234 @@
+// Every op x case x kernel of this machine, through the driver; and the driver itself, on kernels that are
+// wrong on purpose.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/half.h"
+#include "ops/attention.h"
+#include "ops/rms_norm.h"
+#include "testing/compare.h"
+#include "testing/op_case_runner.h"
+
+namespace headrace::testing {
+namespace {
+
+// Cases above this need seconds of float64 loops: op_driver_slow_test.cc has them.
+constexpr double kQuickWork = 1e8;
+
+class EveryOp : public ::testing::TestWithParam<const Op*> {};
+
+TEST_P(EveryOp, HoldsOnEachCaseWithEachKernelOfThisMachine) {
+  const Op& op = *GetParam();
+  const std::vector<OpCase> cases = op.cases();
+  ASSERT_FALSE(cases.empty());
+  int checked = 0;
+  int index = 0;
+  for (const OpCase& one : cases) {
+    SCOPED_TRACE(one.name);
+    ++index;  // teams of 2 and 3 take turns: starting threads is most of the time
+    if (reference_work(op, one) > kQuickWork) continue;
+    const Result<OpCheck> check = OpCheck::make(op, one);
+    ASSERT_TRUE(check.has_value()) << check.error().to_string();
+    for (const Kernel* kernel : kernels_of(op)) {
+      if (kernel->device != DeviceKind::cpu || kernel->isa > detect_isa()) continue;
+      SCOPED_TRACE(fmt::format("{} {}", isa_name(kernel->isa), kernel->name));
+      const CaseReport report = check->check(*kernel, {.team_sizes = {1, 2 + index % 2}});
+      checked += report.skipped ? 0 : 1;
+      for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+    }
+  }
+  EXPECT_TRUE(checked > 0 || op.effects.view);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, ::testing::ValuesIn(all_ops().begin(), all_ops().end()),
+                         [](const auto& param) { return std::string(param.param->name); });
+
+TEST(ViewOps, MapTheWindowThatTheirReferenceCopies) {
+  for (const Op* op : all_ops()) {
+    if (!op->effects.view) continue;
+    for (const OpCase& one : op->cases()) {
+      SCOPED_TRACE(one.name);
+      const Result<CaseData> data = make_case_data(*op, one);
+      ASSERT_TRUE(data.has_value()) << data.error().to_string();
+      Result<std::vector<HostTensor>> want = output_tensors(*data, data->inputs);
+      ASSERT_TRUE(want.has_value());
+      op->reference(one.attrs, data->inputs, *want);
+      const Kernel none;
+      const KernelMemory memory(*data, none, data->inputs, {}, {});
+      const TensorView view = op->view(one.attrs, memory.args().inputs[0].tensor);
+      const HostTensor& tensor = (*want)[0];
+      ASSERT_EQ(view.dims[0], tensor.dims[0]);
+      ASSERT_EQ(view.dims[1], tensor.dims[1]);
+      for (int64_t row = 0; row < view.dims[0]; ++row) {
+        for (int64_t i = 0; i < view.dims[1]; ++i) {
+          const int64_t place = row * view.strides[0] + i * view.strides[1];
+          const double got =
+              view.dtype == DType::f32 ? view.as<float>()[place] : to_float(view.as<f16>()[place]);
+          EXPECT_EQ(got, tensor.values[row * view.dims[1] + i]);
+        }
+      }
+    }
+  }
+}
+
+// A sequence of one key gives its value unchanged, so a pool that holds every half float shows each kernel's
+// widening.
+template <class Half>
+void expect_every_value_unchanged(DType dtype) {
+  constexpr int kHeads = 16;
+  constexpr int kDim = 64;
+  constexpr int kSeqs = 65536 / (kHeads * kDim);
+  OpCase one{
+      .name = "every value",
+      .attrs = ops::AttentionAttrs{.heads = kHeads, .kv_heads = kHeads, .head_dim = kDim, .scale = 1.0f}};
+  CaseInput starts{.dtype = DType::i32, .dims = {kSeqs + 1}};
+  CaseInput contexts{.dtype = DType::i32, .dims = {kSeqs}, .values = std::vector<double>(kSeqs, 1.0)};
+  CaseInput table{.dtype = DType::i32, .dims = {kSeqs, 1}};
+  for (int i = 0; i <= kSeqs; ++i) starts.values.push_back(i);
+  for (int i = 0; i < kSeqs; ++i) table.values.push_back(i + 1);
+  one.inputs = {{.dims = {kSeqs, kHeads * kDim}},
+                {.kind = ValueType::Kind::kv,
+                 .dims = {kSeqs + 1},
+                 .kv = {.heads = kHeads, .head_dim = kDim, .dtype = dtype}},
+                starts,
+                contexts,
+                table};
+  Result<CaseData> data = make_case_data(ops::attention, one);
+  ASSERT_TRUE(data.has_value());
+  HostTensor want{DType::f32, {kSeqs, kHeads * kDim}, {}};
+  for (int bits = 0; bits < 65536; ++bits) {
+    const double value = to_float(Half{static_cast<uint16_t>(bits)});
+    const int seq = bits / (kHeads * kDim);
+    const int head = bits / kDim % kHeads;
+    data->inputs[1].kv->values[((seq + 1) * kHeads + head) * kKvBlockTokens * kDim + bits % kDim] = value;
+    want.values.push_back(value);
+  }
+  const Result<std::vector<HostTensor>> outputs = output_tensors(*data, data->inputs);
+  ASSERT_TRUE(outputs.has_value());
+  for (const Kernel* kernel : kernels_of(ops::attention)) {
+    if (kernel->device != DeviceKind::cpu || kernel->isa > detect_isa()) continue;
+    const KernelMemory memory(*data, *kernel, data->inputs, *outputs, {});
+    TeamState state(1);
+    Team team(state, 0);
+    kernel->run({}, memory.args(), team);
+    EXPECT_EQ(difference(memory.output(0), want, {0, 0}), "") << kernel->name;
+  }
+}
+
+TEST(Attention, WidensEveryHalfFloatExactly) {
+  expect_every_value_unchanged<f16>(DType::f16);
+}
+TEST(Attention, WidensEveryBfloatExactly) {
+  expect_every_value_unchanged<bf16>(DType::bf16);
+}
+
+// ---- the driver's own test: rms_norm done wrong in one way each ---------------------------------
+
+using Mistake = void (*)(const NodeArgs& args, Team& team, int64_t row, float* y);
+
+template <Mistake mistake>
+void run_wrong(const StepContext&, const NodeArgs& args, Team& team) {
+  const auto& attrs = args.attrs.as<ops::RmsNormAttrs>();
+  const TensorView& x = args.inputs[0].tensor;
+  const auto* weight = reinterpret_cast<const float*>(args.inputs[1].weight.data);
+  const Team::Range rows = team.share(x.dims[0]);
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* in = x.row<float>(row);
+    float* y = args.outputs[0].tensor.row<float>(row);
+    double squares = 0;
+    for (int64_t i = 0; i < x.dims[1]; ++i)
+      squares += static_cast<double>(in[i]) * static_cast<double>(in[i]);
+    const double inverse =
+        1 / std::sqrt(squares / static_cast<double>(x.dims[1]) + static_cast<double>(attrs.eps));
+    for (int64_t i = 0; i < x.dims[1]; ++i) {
+      y[i] = static_cast<float>(static_cast<double>(in[i]) * inverse) * (weight[i] + attrs.offset);
+    }
+    mistake(args, team, row, y);
+  }
+}
+
+std::string first_failure(void (*run)(const StepContext&, const NodeArgs&, Team&),
+                          bool row_invariant = true) {
+  const Kernel kernel{.op = &ops::rms_norm,
+                      .name = "wrong",
+                      .row_invariant = row_invariant,
+                      .layout = WeightLayout::dense_f32,
+                      .run = run};
+  for (const OpCase& one : ops::rms_norm.cases()) {
+    if (one.bench) continue;
+    const Result<OpCheck> check = OpCheck::make(ops::rms_norm, one);
+    CHECK(check.has_value());
+    const CaseReport report = check->check(kernel);
+    if (!report.failures.empty()) return report.failures[0];
+  }
+  return "none";
+}
+
+void no_mistake(const NodeArgs&, Team&, int64_t, float*) {}
+void slightly_off(const NodeArgs&, Team&, int64_t row, float* y) {
+  y[0] += row == 1 ? 1e-3f : 0.0f;
+}
+void row_left_out(const NodeArgs& args, Team&, int64_t row, float* y) {
+  if (row == args.inputs[0].tensor.dims[0] - 1) y[0] = NAN;
+}
+void writes_behind(const NodeArgs& args, Team&, int64_t, float* y) {
+  y[args.inputs[0].tensor.dims[1]] = 0;
+}
+void writes_before(const NodeArgs&, Team&, int64_t row, float* y) {
+  if (row == 0) y[-1] = 0;
+}
+void writes_input(const NodeArgs& args, Team&, int64_t row, float*) {
+  args.inputs[0].tensor.row<float>(row)[0] += 1;
+}
+void writes_weight(const NodeArgs& args, Team&, int64_t, float*) {
+  const_cast<std::byte*>(args.inputs[1].weight.data)[0] ^= std::byte{1};
+}
+// One unit in the last place when the batch has more than one row: within any tolerance, but not invariant.
+void knows_the_batch(const NodeArgs& args, Team&, int64_t, float* y) {
+  if (args.inputs[0].tensor.dims[0] > 1) y[0] = std::nextafter(y[0], 1e30f);
+}
+void knows_the_team(const NodeArgs&, Team& team, int64_t, float* y) {
+  if (team.size() == 3) y[0] = std::nextafter(y[0], 1e30f);
+}
+
+TEST(OpDriver, AcceptsAKernelThatIsRight) {
+  EXPECT_EQ(first_failure(run_wrong<no_mistake>), "none");
+}
+TEST(OpDriver, CatchesAValueOutsideTheTolerance) {
+  EXPECT_NE(first_failure(run_wrong<slightly_off>).find("output 0 at [1, 0]"), std::string::npos);
+}
+TEST(OpDriver, CatchesARowThatWasLeftOut) {
+  EXPECT_NE(first_failure(run_wrong<row_left_out>).find("got nan"), std::string::npos);
+}
+TEST(OpDriver, CatchesWritesBehindTheOutput) {
+  EXPECT_NE(first_failure(run_wrong<writes_behind>).find("not the kernel's to write"), std::string::npos);
+}
+TEST(OpDriver, CatchesWritesBeforeTheOutput) {
+  EXPECT_NE(first_failure(run_wrong<writes_before>).find("byte -4 of"), std::string::npos);
+}
+TEST(OpDriver, CatchesWritesToInputs) {
+  EXPECT_NE(first_failure(run_wrong<writes_input>).find("input 0"), std::string::npos);
+  EXPECT_NE(first_failure(run_wrong<writes_weight>).find("input 1"), std::string::npos);
+}
+TEST(OpDriver, CatchesARowThatDependsOnItsBatch) {
+  EXPECT_NE(first_failure(run_wrong<knows_the_batch>).find("alone and in the batch"), std::string::npos);
+  EXPECT_EQ(first_failure(run_wrong<knows_the_batch>, false), "none");
+}
+TEST(OpDriver, CatchesResultsThatDependOnTheTeam) {
+  EXPECT_NE(first_failure(run_wrong<knows_the_team>).find("a team of 3 differs"), std::string::npos);
+}
+
+// A kv_write that stores nothing.
+TEST(OpDriver, CatchesStateThatWasNotWrittenAsItShould) {
+  const auto nothing = [](const StepContext&, const NodeArgs&, Team&) {};
+  const OpCase write = ops::kv_write.cases()[0];
+  const Result<OpCheck> check = OpCheck::make(ops::kv_write, write);
+  ASSERT_TRUE(check.has_value());
+  const CaseReport report = check->check({.op = &ops::kv_write, .name = "wrong", .run = nothing});
+  ASSERT_FALSE(report.failures.empty());
+  EXPECT_NE(report.failures[0].find("state in input 3"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headrace::testing
