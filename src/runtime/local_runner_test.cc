@@ -1,0 +1,170 @@
+// The runner with its real kernels. Golden values: transformers' LlamaForCausalLM in float64 on three tiny checkpoints
+// (tools/golden/llama_tiny.py).
+#include "runtime/local_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "io/safetensors.h"
+
+namespace headrace::runtime {
+namespace {
+
+constexpr int kContext = 64;
+
+std::string folder(const std::string& name) { return HEADRACE_SOURCE_DIR "/tests/golden/llama_tiny/" + name; }
+
+struct Golden {
+  std::vector<int32_t> ids;
+  std::vector<float> logits;  // [ids][vocab]
+};
+
+Golden read_golden(const std::string& name) {
+  Golden golden;
+  const auto file = io::SafetensorsFile::open(folder(name) + "/golden.safetensors");
+  EXPECT_TRUE(file) << file.error().to_string();
+  for (const io::SafetensorsTensor& tensor : file->tensors()) {
+    const int64_t count = std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
+    std::vector<float> values(count);
+    format_info(tensor.format).decode(file->data(tensor).data(), count, values.data());
+    if (tensor.name == "ids.0") golden.ids.assign(values.begin(), values.end());
+    if (tensor.name == "logits.0") golden.logits = std::move(values);
+  }
+  return golden;
+}
+
+std::unique_ptr<LocalRunner> open_runner(const std::string& path, DtypePolicy policy, Isa isa, int threads,
+                                         std::vector<std::string> skip = {}) {
+  const auto source = io::ModelSource::open(path);
+  EXPECT_TRUE(source) << source.error().to_string();
+  RunnerOptions options;
+  options.model_name = "tiny";
+  options.policy = policy;
+  options.isa = isa;
+  options.skip_passes = std::move(skip);
+  options.max_context = kContext;
+  options.max_seqs = kContext;  // as many logit rows
+  options.max_tokens = kContext;
+  options.kv_tokens = 4 * kContext;
+  auto runner = LocalRunner::open(**source, std::make_shared<DeviceQueue>(threads, 0), options);
+  EXPECT_TRUE(runner) << runner.error().to_string();
+  return runner ? std::move(*runner) : nullptr;
+}
+
+// One sequence in blocks that run backwards, fed in chunks of `chunk`; the logits of every position.
+std::vector<float> forced_logits(LocalRunner& runner, const std::vector<int32_t>& ids, int chunk) {
+  std::vector<float> logits;
+  StepPlan plan;
+  for (int at = 0, step = 1; at < int(ids.size()); at += chunk, ++step) {
+    const int count = std::min<int>(chunk, int(ids.size()) - at);
+    const int blocks = (at + count + kKvBlockTokens - 1) / kKvBlockTokens;
+    const auto block_of = [](int index) { return 12 - index; };
+    plan.reset(step, {.tokens = count, .seqs = 1, .logit_rows = count, .groups = 1, .blocks = blocks}, kWantLogits);
+    for (int i = 0; i < count; ++i) {
+      const int position = at + i;
+      plan.ints(StepField::token_src)[i] = ids[position];
+      plan.ints(StepField::positions)[i] = position;
+      plan.ints(StepField::logit_rows)[i] = i;
+      plan.ints(StepField::sample_slot)[i] = -1;
+      plan.floats(StepField::top_p)[i] = 1.0f;
+      plan.kv_slots(0)[i] = block_of(position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
+    }
+    plan.ints(StepField::query_start)[1] = count;
+    plan.ints(StepField::context_len)[0] = at + count;
+    for (int b = 0; b < blocks; ++b) plan.block_row(0, 0)[b] = block_of(b);
+    const auto ticket = runner.submit(plan);
+    EXPECT_TRUE(ticket) << ticket.error().to_string();
+    const auto result = runner.wait(*ticket);
+    logits.insert(logits.end(), result->logits.begin(), result->logits.end());
+  }
+  return logits;
+}
+
+std::vector<Isa> isas() {
+  std::vector<Isa> all{Isa::generic};
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    if (isa <= detect_isa()) all.push_back(isa);
+  }
+  return all;
+}
+
+TEST(LocalRunner, ExactLogitsEqualTransformersForEveryInstructionSetAndWithEveryPassSkipped) {
+  for (const char* name : {"tied", "untied_biases", "llama3_rope"}) {
+    const Golden golden = read_golden(name);
+    ASSERT_FALSE(golden.ids.empty());
+    for (const Isa isa : isas()) {
+      for (const auto& skip : {std::vector<std::string>{}, std::vector<std::string>{"all"}}) {
+        const auto runner = open_runner(folder(name), DtypePolicy::exact(), isa, 2, skip);
+        ASSERT_NE(runner, nullptr);
+        const std::vector<float> logits = forced_logits(*runner, golden.ids, 7);
+        ASSERT_EQ(logits.size(), golden.logits.size());
+        for (size_t i = 0; i < logits.size(); ++i) {
+          ASSERT_NEAR(logits[i], golden.logits[i], 1e-4) << name << " " << isa_name(isa) << " at " << i;
+        }
+      }
+    }
+  }
+}
+
+// Contract: a row's bits are a function of that row's inputs. So a sequence's logits do not depend on how its prompt was cut,
+// on the number of threads, or on which blocks it was given.
+TEST(LocalRunner, LogitsAreBitwiseEqualForAnyChunkAndAnyNumberOfThreads) {
+  const Golden golden = read_golden("tied");
+  for (const DtypePolicy& policy : {DtypePolicy(), DtypePolicy::exact()}) {
+    for (const Isa isa : isas()) {
+      const auto first = open_runner(folder("tied"), policy, isa, 1);
+      const std::vector<float> want = forced_logits(*first, golden.ids, int(golden.ids.size()));
+      for (const int threads : {1, 2, 3}) {
+        const auto runner = open_runner(folder("tied"), policy, isa, threads);
+        for (const int chunk : {1, 2, 5, 16, 17}) {
+          const std::vector<float> got = forced_logits(*runner, golden.ids, chunk);
+          ASSERT_EQ(got.size(), want.size());
+          EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0)
+              << isa_name(isa) << " threads " << threads << " chunk " << chunk;
+        }
+      }
+    }
+  }
+}
+
+TEST(LocalRunner, APlanBeyondTheLimitsIsRefusedAndTheNextOneRuns) {
+  const auto runner = open_runner(folder("tied"), DtypePolicy(), detect_isa(), 1);
+  StepPlan plan;
+  plan.reset(1, {.tokens = kContext + 1, .seqs = 1, .logit_rows = 1, .groups = 1, .blocks = 1});
+  EXPECT_EQ(runner->submit(plan).error().code(), Code::invalid_argument);
+  plan.reset(1, {.tokens = 1, .seqs = 1, .logit_rows = 1, .groups = 2, .blocks = 1});
+  EXPECT_EQ(runner->submit(plan).error().code(), Code::invalid_argument);
+  EXPECT_EQ(forced_logits(*runner, {1, 2, 3}, 3).size(), 3u * size_t(runner->limits().vocab_size));
+}
+
+TEST(LocalRunner, MemoryComesBackToTheLedger) {
+  const auto source = io::ModelSource::open(folder("tied"));
+  ASSERT_TRUE(source);
+  const auto queue = std::make_shared<DeviceQueue>(1, 64u << 20);
+  RunnerOptions options;
+  options.model_name = "tiny";
+  {
+    const auto runner = LocalRunner::open(**source, queue, options);
+    ASSERT_TRUE(runner) << runner.error().to_string();
+    EXPECT_EQ(queue->ledger().held(Account::weights), (*runner)->memory().weights);
+    EXPECT_GT(queue->ledger().held_by("tiny"), (*runner)->memory().weights);
+    EXPECT_LE(queue->ledger().total(), queue->ledger().limit());
+  }
+  EXPECT_EQ(queue->ledger().total(), 0u);
+}
+
+TEST(LocalRunner, ABudgetTooSmallIsAnErrorThatSaysWhatHoldsTheMemory) {
+  const auto source = io::ModelSource::open(folder("tied"));
+  ASSERT_TRUE(source);
+  RunnerOptions options;
+  options.model_name = "tiny";
+  const auto runner = LocalRunner::open(**source, std::make_shared<DeviceQueue>(1, 4096), options);
+  ASSERT_FALSE(runner);
+  EXPECT_EQ(runner.error().code(), Code::resource_exhausted);
+}
+
+}  // namespace
+}  // namespace headrace::runtime
