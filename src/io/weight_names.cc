@@ -58,9 +58,6 @@ Split split_layer(std::string_view name) {
 
 }  // namespace
 
-std::span<const Family> families() {
-  return kFamilies;
-}
 std::span<const WeightRow> weight_rows() {
   return kWeights;
 }

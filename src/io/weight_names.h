@@ -30,7 +30,6 @@ struct WeightRow {
   bool optional;         // present in some checkpoints only
 };
 
-std::span<const Family> families();
 // Errors: unsupported, naming the one asked for and those that are known.
 Result<const Family*> family_of_gguf(std::string_view architecture);
 Result<const Family*> family_of_model_type(std::string_view model_type);
