@@ -28,6 +28,9 @@ struct DevicePlugin {
   int (*device_count)();
   bool (*allocate)(int device, size_t bytes, void** memory);
   void (*release)(int device, void* memory);
+  // Host memory that the device reads and writes in place: slow, but a test needs no copies.
+  bool (*allocate_shared)(size_t bytes, void** memory);
+  void (*release_shared)(void* memory);
   bool (*make_stream)(int device, void** stream);
   void (*drop_stream)(int device, void* stream);
   bool (*copy_to_device)(void* to, const void* from, size_t bytes, void* stream);

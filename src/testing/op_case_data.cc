@@ -6,7 +6,9 @@
 #include <limits>
 #include <numbers>
 
+#include "base/check.h"
 #include "core/half.h"
+#include "ops/device_plugin.h"
 
 namespace headrace::testing {
 namespace {
@@ -264,10 +266,24 @@ struct KernelMemory::Block {
   std::string name;
   std::byte* data = nullptr;
   size_t bytes = 0;
-  std::unique_ptr<std::byte[]> memory;
+  std::unique_ptr<std::byte, void (*)(std::byte*)> memory{nullptr, nullptr};
   std::vector<bool> owned;        // per byte: belongs to a tensor that the kernel may write
   std::vector<std::byte> before;  // what stood there
 };
+
+namespace {
+
+// The plug-in has been loaded: its kernel is what the memory is for.
+std::byte* allocate(DeviceKind device, size_t bytes) {
+  if (device == DeviceKind::cpu) return new std::byte[bytes];
+  void* memory = nullptr;
+  CHECK((*load_cuda_plugin())->allocate_shared(bytes, &memory));
+  return static_cast<std::byte*>(memory);
+}
+
+void release_cuda(std::byte* memory) { (*load_cuda_plugin())->release_shared(memory); }
+
+}  // namespace
 
 KernelMemory::~KernelMemory() = default;
 
@@ -275,7 +291,8 @@ KernelMemory::Block& KernelMemory::add_block(std::string name, size_t bytes) {
   auto block = std::make_unique<Block>();
   block->name = std::move(name);
   block->bytes = bytes;
-  block->memory = std::make_unique<std::byte[]>(bytes + 2 * kGuardBytes + 64);
+  block->memory = {allocate(device_, bytes + 2 * kGuardBytes + 64),
+                   device_ == DeviceKind::cuda ? release_cuda : [](std::byte* memory) { delete[] memory; }};
   const auto address = reinterpret_cast<uintptr_t>(block->memory.get()) + kGuardBytes;
   block->data = block->memory.get() + ((address + 63) / 64 * 64 - (address - kGuardBytes));
   std::memset(block->data - kGuardBytes, static_cast<int>(kGuard), bytes + 2 * kGuardBytes);
@@ -427,7 +444,7 @@ void KernelMemory::add_input(const CaseData& data, const Kernel& kernel, const H
 
 KernelMemory::KernelMemory(const CaseData& data, const Kernel& kernel, std::span<const HostValue> inputs,
                            std::span<const HostTensor> outputs, const Options& options)
-    : attrs_(data.declared->attrs) {
+    : attrs_(data.declared->attrs), device_(kernel.device) {
   std::vector<ValueType> input_types = data.input_types;
   std::vector<ValueType> output_types;
   for (size_t i = 0; i < inputs.size(); ++i) {

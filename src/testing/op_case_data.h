@@ -60,6 +60,7 @@ class KernelMemory {
   TensorView add_tensor(std::string name, const HostTensor& tensor, bool strided);
 
   const Attrs& attrs_;
+  const DeviceKind device_;
   std::vector<Arg> inputs_;
   std::vector<Arg> outputs_;
   std::vector<std::unique_ptr<Block>> blocks_;

@@ -3,13 +3,28 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/log.h"
+#include "ops/device_plugin.h"
 #include "testing/compare.h"
 
 namespace headrace::testing {
 namespace {
 
+// One launch on a stream of its own, waited for. A failed launch leaves the outputs as garbage, which the comparison shows.
+void run_on_device(const Kernel& kernel, const NodeArgs& args) {
+  const DevicePlugin& plugin = **load_cuda_plugin();
+  StepContext step;
+  CHECK(plugin.make_stream(0, &step.stream));
+  TeamState state(1);
+  Team team(state, 0);
+  kernel.run(step, args, team);
+  if (!plugin.synchronize(step.stream)) log_error("{}: {}", kernel.name, plugin.last_error());
+  plugin.drop_stream(0, step.stream);
+}
+
 // Every member on a thread of its own, with the barriers that the executor places.
 void run_on_team(const Kernel& kernel, const NodeArgs& args, int team_size) {
+  if (kernel.device == DeviceKind::cuda) return run_on_device(kernel, args);
   TeamState state(team_size);
   const auto member = [&](int rank) {
     Team team(state, rank);

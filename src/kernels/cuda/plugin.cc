@@ -30,6 +30,10 @@ void release(int device, void* memory) {
   if (ok(cudaSetDevice(device))) ok(cudaFree(memory));
 }
 
+bool allocate_shared(size_t bytes, void** memory) { return ok(cudaHostAlloc(memory, bytes, cudaHostAllocPortable)); }
+
+void release_shared(void* memory) { ok(cudaFreeHost(memory)); }
+
 bool make_stream(int device, void** stream) {
   return ok(cudaSetDevice(device)) &&
          ok(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking));
@@ -77,6 +81,8 @@ extern "C" __attribute__((visibility("default"))) const headrace::DevicePlugin* 
                                              device_count,
                                              allocate,
                                              release,
+                                             allocate_shared,
+                                             release_shared,
                                              make_stream,
                                              drop_stream,
                                              copy_to_device,
