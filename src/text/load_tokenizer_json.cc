@@ -7,6 +7,8 @@
 
 #include "text/bpe.h"
 #include "text/pipeline_tokenizer.h"
+#include "text/unigram.h"
+#include "text/wordpiece.h"
 
 namespace headrace::text {
 namespace {
@@ -74,38 +76,151 @@ std::string string_or_empty(const json& object, const char* key) {
   return found == object.end() || found->is_null() ? std::string() : found->get<std::string>();
 }
 
-Status read_model(const json& file, bool byte_level, Parts& parts) {
-  const json& model = file.at("model");
-  const std::string type = model.value("type", "BPE");
-  if (type != "BPE" || !byte_level)
-    return unsupported("model", byte_level ? type : type + " without ByteLevel");
-  auto vocabulary = std::make_unique<Vocabulary>();
-  HR_RETURN_IF_ERROR(read_vocabulary(model, *vocabulary));
+// The id of the token that `key` names; -1 when it names none, or one that is not in the vocabulary.
+int32_t token_or_none(const json& model, const char* key, const Vocabulary& vocabulary) {
+  const std::string token = string_or_empty(model, key);
+  return token.empty() ? -1 : vocabulary.find(token);
+}
+
+// --- models ---
+
+Result<std::unique_ptr<Bpe>> read_bpe(const json& model, const Vocabulary& vocabulary, bool byte_level) {
   HR_ASSIGN_OR_RETURN(const auto merges, read_merges(model));
-  Bpe::Options options{.byte_level = true,
+  Bpe::Options options{.byte_level = byte_level,
                        .ignore_merges = model.value("ignore_merges", false),
                        .byte_fallback = model.value("byte_fallback", false),
-                       .fuse_unk = model.value("fuse_unk", false)};
-  if (const std::string unk = string_or_empty(model, "unk_token"); !unk.empty())
-    options.unk_id = vocabulary->find(unk);
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!string_or_empty(model, key).empty()) return unsupported("byte-level BPE with", key);
+                       .fuse_unk = model.value("fuse_unk", false),
+                       .unk_id = token_or_none(model, "unk_token", vocabulary),
+                       .continuing_subword_prefix = string_or_empty(model, "continuing_subword_prefix"),
+                       .end_of_word_suffix = string_or_empty(model, "end_of_word_suffix")};
+  if (byte_level && !(options.continuing_subword_prefix + options.end_of_word_suffix).empty()) {
+    return tl::unexpected(
+        unsupported("byte-level BPE with", "continuing_subword_prefix or end_of_word_suffix"));
   }
-  HR_ASSIGN_OR_RETURN(parts.model, Bpe::make(*vocabulary, merges, std::move(options)));
+  return Bpe::make(vocabulary, merges, std::move(options));
+}
+
+// Its vocabulary is a list of [token, score]; the place in the list is the id.
+Status read_unigram(const json& file, const json& model, Parts& parts) {
+  auto vocabulary = std::make_unique<Vocabulary>();
+  std::vector<double> scores;
+  for (const json& entry : model.at("vocab")) {
+    HR_RETURN_IF_ERROR(
+        vocabulary->add(entry.at(0).get_ref<const std::string&>(), static_cast<int64_t>(scores.size())));
+    scores.push_back(entry.at(1).get<double>());
+  }
+  const json& unk = model.value("unk_id", json());
+  const Unigram::Options options{.unk_id = unk.is_null() ? -1 : unk.get<int32_t>(),
+                                 .byte_fallback = model.value("byte_fallback", false)};
+  if (options.unk_id >= vocabulary->size()) {
+    return make_status(Code::malformed, "tokenizer.json: unk_id: want an id below {}, got {}",
+                       vocabulary->size(), options.unk_id);
+  }
+  HR_ASSIGN_OR_RETURN(parts.model, Unigram::make(*vocabulary, std::move(scores), options));
   read_added_tokens(file, *vocabulary, parts);
   parts.vocabulary = std::move(vocabulary);
   return {};
 }
 
-Status read_split(const json& component, Parts& parts) {
-  const json& pattern = component.at("pattern");
-  const std::string regex = string_or_empty(pattern, "Regex");
-  const auto known = find_split_pattern(regex);
-  if (!known || component.at("behavior") != "Isolated" || component.value("invert", false)) {
-    return unsupported("Split with", pattern.dump());
+Status read_model(const json& file, bool byte_level, Parts& parts) {
+  const json& model = file.at("model");
+  // Older files do not name the type; the parts that only one model has do.
+  const std::string type = model.value("type", model.contains("merges")                     ? "BPE"
+                                               : model.contains("max_input_chars_per_word") ? "WordPiece"
+                                                                                            : "WordLevel");
+  if (type == "Unigram" && !byte_level) return read_unigram(file, model, parts);
+  if (type != "BPE" && type != "WordPiece" && type != "WordLevel") return unsupported("model", type);
+  if (byte_level && type != "BPE") return unsupported("after ByteLevel, the model", type);
+  auto vocabulary = std::make_unique<Vocabulary>();
+  HR_RETURN_IF_ERROR(read_vocabulary(model, *vocabulary));
+  if (type == "BPE") {
+    HR_ASSIGN_OR_RETURN(parts.model, read_bpe(model, *vocabulary, byte_level));
+  } else if (type == "WordPiece") {
+    WordPiece::Options options{.max_chars = model.value("max_input_chars_per_word", size_t{100}),
+                               .unk_id = token_or_none(model, "unk_token", *vocabulary)};
+    options.continuing_prefix = model.value("continuing_subword_prefix", std::string("##"));
+    parts.model = std::make_unique<WordPiece>(*vocabulary, std::move(options));
+  } else {
+    parts.model = std::make_unique<WordLevel>(*vocabulary, token_or_none(model, "unk_token", *vocabulary));
   }
-  parts.pre_tokenizers.push_back(split_by_pattern(*known));
+  read_added_tokens(file, *vocabulary, parts);
+  parts.vocabulary = std::move(vocabulary);
   return {};
+}
+
+// --- normalizers ---
+
+Result<NormalizerPtr> read_normalizer(const json& component) {
+  const std::string type = type_of(component);
+  if (type == "Sequence") {
+    std::vector<NormalizerPtr> steps;
+    for (const json& part : component.at("normalizers")) {
+      HR_ASSIGN_OR_RETURN(NormalizerPtr step, read_normalizer(part));
+      steps.push_back(std::move(step));
+    }
+    return normalize_in_sequence(std::move(steps));
+  }
+  if (type == "NFC") return to_form(UnicodeForm::nfc);
+  if (type == "NFD") return to_form(UnicodeForm::nfd);
+  if (type == "NFKC") return to_form(UnicodeForm::nfkc);
+  if (type == "NFKD") return to_form(UnicodeForm::nfkd);
+  if (type == "Lowercase") return lowercase_all();
+  if (type == "StripAccents") return strip_accents();
+  if (type == "Strip")
+    return strip_ends(component.value("strip_left", true), component.value("strip_right", true));
+  if (type == "Prepend") return prepend_text(component.at("prepend").get<std::string>());
+  if (type == "Replace") {
+    const json& pattern = component.at("pattern");
+    if (!pattern.contains("String")) return tl::unexpected(unsupported("Replace with", pattern.dump()));
+    return replace_text(pattern.at("String").get<std::string>(), component.at("content").get<std::string>());
+  }
+  if (type == "BertNormalizer") {
+    BertOptions options{.clean_text = component.value("clean_text", true),
+                        .chinese_chars = component.value("handle_chinese_chars", true),
+                        .lowercase = component.value("lowercase", true)};
+    // Not said: accents go when letters become small.
+    const json& accents = component.value("strip_accents", json());
+    options.strip_accents = accents.is_null() ? options.lowercase : accents.get<bool>();
+    return bert_normalizer(options);
+  }
+  return tl::unexpected(unsupported("normalizer", type));
+}
+
+// --- pre-tokenizers ---
+
+Result<SplitBehavior> read_behavior(const json& component, const char* otherwise) {
+  const std::string name = component.value("behavior", otherwise);
+  if (name == "Removed") return SplitBehavior::removed;
+  if (name == "Isolated") return SplitBehavior::isolated;
+  if (name == "MergedWithPrevious") return SplitBehavior::merged_with_previous;
+  if (name == "MergedWithNext") return SplitBehavior::merged_with_next;
+  if (name == "Contiguous") return SplitBehavior::contiguous;
+  return error(Code::malformed, "tokenizer.json: split behavior \"{}\" is not known", name);
+}
+
+Result<PreTokenizerPtr> read_split(const json& component) {
+  HR_ASSIGN_OR_RETURN(const SplitBehavior behavior, read_behavior(component, "Removed"));
+  const bool invert = component.value("invert", false);
+  const json& pattern = component.at("pattern");
+  if (pattern.contains("String"))
+    return split_by_string(pattern.at("String").get<std::string>(), behavior, invert);
+  const std::string regex = pattern.at("Regex").get<std::string>();
+  const auto known = find_split_pattern(regex);
+  // The published patterns match everything, so that keeping matches and keeping all is the same.
+  const bool keeps_all =
+      behavior == SplitBehavior::isolated || (behavior == SplitBehavior::removed && invert);
+  if (known && keeps_all) return split_by_pattern(*known);
+  return split_by_regex(regex, behavior, invert);
+}
+
+Result<PreTokenizerPtr> read_metaspace(const json& component) {
+  std::string scheme = component.value("prepend_scheme", "always");
+  if (!component.contains("prepend_scheme") && !component.value("add_prefix_space", true)) scheme = "never";
+  const PrependScheme prepend = scheme == "always"  ? PrependScheme::always
+                                : scheme == "first" ? PrependScheme::first
+                                                    : PrependScheme::never;
+  return metaspace(component.value("replacement", std::string("\u2581")), prepend,
+                   component.value("split", true));
 }
 
 // `byte_level` becomes true at a ByteLevel component, which must be the last one.
@@ -113,64 +228,133 @@ Status read_pre_tokenizer(const json& component, Parts& parts, bool& byte_level)
   if (component.is_null()) return {};
   const std::string type = type_of(component);
   if (byte_level) return unsupported("after ByteLevel, the pre-tokenizer", type);
+  auto& steps = parts.pre_tokenizers;
   if (type == "Sequence") {
     for (const json& part : component.at("pretokenizers")) {
       HR_RETURN_IF_ERROR(read_pre_tokenizer(part, parts, byte_level));
     }
-    return {};
-  }
-  if (type == "Split") return read_split(component, parts);
-  if (type == "Digits") {
-    parts.pre_tokenizers.push_back(split_digits(component.value("individual_digits", false)));
-    return {};
-  }
-  if (type == "ByteLevel") {
-    if (component.value("add_prefix_space", true)) parts.pre_tokenizers.push_back(add_prefix_space());
-    if (component.value("use_regex", true))
-      parts.pre_tokenizers.push_back(split_by_pattern(SplitPattern::gpt2));
+  } else if (type == "ByteLevel") {
+    if (component.value("add_prefix_space", true)) steps.push_back(add_prefix_space());
+    if (component.value("use_regex", true)) steps.push_back(split_by_pattern(SplitPattern::gpt2));
     byte_level = true;
-    return {};
+  } else if (type == "Split") {
+    HR_ASSIGN_OR_RETURN(PreTokenizerPtr step, read_split(component));
+    steps.push_back(std::move(step));
+  } else if (type == "Metaspace") {
+    HR_ASSIGN_OR_RETURN(PreTokenizerPtr step, read_metaspace(component));
+    steps.push_back(std::move(step));
+  } else if (type == "Punctuation") {
+    HR_ASSIGN_OR_RETURN(const SplitBehavior behavior, read_behavior(component, "Isolated"));
+    steps.push_back(split_punctuation(behavior));
+  } else if (type == "CharDelimiterSplit") {
+    steps.push_back(
+        split_by_string(component.at("delimiter").get<std::string>(), SplitBehavior::removed, false));
+  } else if (type == "Digits") {
+    steps.push_back(split_digits(component.value("individual_digits", false)));
+  } else if (type == "Whitespace") {
+    steps.push_back(split_words());
+  } else if (type == "WhitespaceSplit") {
+    steps.push_back(split_white_space());
+  } else if (type == "BertPreTokenizer") {
+    steps.push_back(split_as_bert());
+  } else {
+    return unsupported("pre-tokenizer", type);
   }
-  return unsupported("pre-tokenizer", type);
+  return {};
 }
 
-Status read_post_processor(const json& component, Parts& parts) {
-  if (component.is_null()) return {};
-  const std::string type = type_of(component);
-  if (type == "ByteLevel") return {};
-  if (type == "Sequence") {
-    for (const json& part : component.at("processors")) HR_RETURN_IF_ERROR(read_post_processor(part, parts));
-    return {};
-  }
-  if (type != "TemplateProcessing") return unsupported("post-processor", type);
-  const json& special = component.at("special_tokens");
-  bool after = false;
-  for (const json& item : component.at("single")) {
+// --- post-processors ---
+
+std::vector<PostProcessor::Item> read_template(const json& items, const json& special_tokens) {
+  std::vector<PostProcessor::Item> out;
+  for (const json& item : items) {
     if (item.contains("Sequence")) {
-      after = true;
+      const json& text = item.at("Sequence");
+      out.push_back({{}, text.at("id") == "A" ? 0 : 1, text.value("type_id", uint8_t{0})});
       continue;
     }
-    for (const json& id : special.at(item.at("SpecialToken").at("id").get<std::string>()).at("ids")) {
-      (after ? parts.frame.after : parts.frame.before).push_back(id.get<int32_t>());
-    }
+    const json& special = item.at("SpecialToken");
+    const json& ids = special_tokens.at(special.at("id").get<std::string>()).at("ids");
+    out.push_back({ids.get<std::vector<int32_t>>(), -1, special.value("type_id", uint8_t{0})});
+  }
+  return out;
+}
+
+Status read_post_processor(const json& component, PostProcessor& post) {
+  if (component.is_null()) return {};
+  const std::string type = type_of(component);
+  if (type == "Sequence") {
+    for (const json& part : component.at("processors")) HR_RETURN_IF_ERROR(read_post_processor(part, post));
+    return {};
+  }
+  if ((type == "ByteLevel" || type == "RobertaProcessing") && component.value("trim_offsets", true)) {
+    post.trim = PostProcessor::Trim{component.value("add_prefix_space", true)};
+  }
+  if (type == "ByteLevel") return {};
+  if (type == "TemplateProcessing") {
+    const json& special = component.value("special_tokens", json::object());
+    post.single = read_template(component.at("single"), special);
+    post.pair = read_template(component.at("pair"), special);
+    return {};
+  }
+  if (type != "BertProcessing" && type != "RobertaProcessing") return unsupported("post-processor", type);
+  const PostProcessor::Item cls{{component.at("cls").at(1).get<int32_t>()}};
+  const int32_t sep = component.at("sep").at(1).get<int32_t>();
+  const bool bert = type == "BertProcessing";
+  const uint8_t second = bert ? 1 : 0;
+  post.single = {cls, {{}, 0}, {{sep}}};
+  post.pair = {
+      cls, {{}, 0}, {bert ? std::vector{sep} : std::vector{sep, sep}}, {{}, 1, second}, {{sep}, -1, second}};
+  return {};
+}
+
+// --- decoders ---
+
+Status read_decoder(const json& component, std::vector<DecoderPtr>& steps) {
+  if (component.is_null()) return {};
+  const std::string type = type_of(component);
+  if (type == "Sequence") {
+    for (const json& part : component.at("decoders")) HR_RETURN_IF_ERROR(read_decoder(part, steps));
+  } else if (type == "ByteLevel") {
+    steps.push_back(decode_byte_level());
+  } else if (type == "Replace") {
+    const json& pattern = component.at("pattern");
+    if (!pattern.contains("String")) return unsupported("Replace with", pattern.dump());
+    steps.push_back(
+        decode_replace(pattern.at("String").get<std::string>(), component.at("content").get<std::string>()));
+  } else if (type == "ByteFallback") {
+    steps.push_back(decode_byte_fallback());
+  } else if (type == "Fuse") {
+    steps.push_back(decode_fuse());
+  } else if (type == "Strip") {
+    steps.push_back(decode_strip(component.value("content", " "), component.value("start", size_t{0}),
+                                 component.value("stop", size_t{0})));
+  } else if (type == "Metaspace") {
+    const bool prefix = component.contains("prepend_scheme") ? component.at("prepend_scheme") != "never"
+                                                             : component.value("add_prefix_space", true);
+    steps.push_back(decode_metaspace(component.value("replacement", std::string("\u2581")), prefix));
+  } else if (type == "WordPiece") {
+    steps.push_back(
+        decode_wordpiece(component.value("prefix", std::string("##")), component.value("cleanup", true)));
+  } else if (type == "BPEDecoder") {
+    steps.push_back(decode_bpe(component.value("suffix", std::string("</w>"))));
+  } else {
+    return unsupported("decoder", type);
   }
   return {};
 }
 
 Result<std::unique_ptr<Tokenizer>> load(const json& file) {
+  const auto part = [&](const char* name) { return file.value(name, json()); };
   Parts parts;
   bool byte_level = false;
-  if (const json& normalizer = file.value("normalizer", json()); !normalizer.is_null()) {
-    return tl::unexpected(unsupported("normalizer", type_of(normalizer)));
+  if (const json normalizer = part("normalizer"); !normalizer.is_null()) {
+    HR_ASSIGN_OR_RETURN(parts.normalizer, read_normalizer(normalizer));
   }
-  HR_RETURN_IF_ERROR(read_pre_tokenizer(file.value("pre_tokenizer", json()), parts, byte_level));
+  HR_RETURN_IF_ERROR(read_pre_tokenizer(part("pre_tokenizer"), parts, byte_level));
   HR_RETURN_IF_ERROR(read_model(file, byte_level, parts));
-  HR_RETURN_IF_ERROR(read_post_processor(file.value("post_processor", json()), parts));
-  const json& decoder = file.value("decoder", json());
-  if (decoder.is_null() || type_of(decoder) != "ByteLevel") {
-    return tl::unexpected(unsupported("decoder", decoder.is_null() ? "null" : type_of(decoder)));
-  }
-  parts.byte_level_decoder = true;
+  HR_RETURN_IF_ERROR(read_post_processor(part("post_processor"), parts.post));
+  HR_RETURN_IF_ERROR(read_decoder(part("decoder"), parts.decoders));
   return PipelineTokenizer::make(std::move(parts));
 }
 

@@ -97,6 +97,14 @@ Result<std::vector<std::pair<std::string_view, std::string_view>>> split_merges(
   return pairs;
 }
 
+PostProcessor frame_of(const VocabSpec& spec) {
+  PostProcessor post;
+  if (spec.add_bos && spec.bos_id >= 0) post.single.push_back({.ids = {spec.bos_id}});
+  post.single.push_back({.ids = {}, .text = 0});
+  if (spec.add_eos && spec.eos_id >= 0) post.single.push_back({.ids = {spec.eos_id}});
+  return post;
+}
+
 Result<std::unique_ptr<Tokenizer>> load_byte_level(VocabSpec spec) {
   HR_ASSIGN_OR_RETURN(const PreName* pre, find_pre(spec.pre));
   PipelineTokenizer::Parts parts;
@@ -117,11 +125,10 @@ Result<std::unique_ptr<Tokenizer>> load_byte_level(VocabSpec spec) {
   parts.vocabulary = std::move(vocabulary);
   if (pre->digits_apart) parts.pre_tokenizers.push_back(split_digits(true));
   parts.pre_tokenizers.push_back(split_by_pattern(pre->pattern));
-  parts.byte_level_decoder = true;
+  parts.decoders.push_back(decode_byte_level());
   parts.bos_id = spec.bos_id;
   parts.eos_id = spec.eos_id;
-  if (spec.add_bos && spec.bos_id >= 0) parts.frame.before.push_back(spec.bos_id);
-  if (spec.add_eos && spec.eos_id >= 0) parts.frame.after.push_back(spec.eos_id);
+  parts.post = frame_of(spec);
   return PipelineTokenizer::make(std::move(parts));
 }
 

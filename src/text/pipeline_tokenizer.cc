@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "text/byte_alphabet.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -12,8 +11,7 @@ namespace {
 constexpr size_t kMaxText = size_t{1} << 30;
 
 bool is_word_char(char32_t c) {
-  return c == '_' ||
-         (category_bit(c) & (kLetters | kMarks | category_set(Category::Nd, Category::Nl, Category::Pc)));
+  return (properties(c) & kWordChar) != 0;
 }
 
 // The code point that ends at `end`; `text` is valid UTF-8 and `end` > 0.
@@ -62,14 +60,14 @@ struct PipelineTokenizer::Run {
   const PipelineTokenizer& tokenizer;
   const EncodeOptions& options;
   std::string_view source;
-  Encoding out;
+  Encoding& out;
   PieceArena arena;
   std::vector<Piece> pieces, next_pieces;
   std::vector<Token> tokens;
 
   Status text(const Piece& piece) {
     return split_added(tokenizer.raw_finder_, piece, [&](const Piece& rest) {
-      return split_added(tokenizer.normalized_finder_, rest,
+      return split_added(tokenizer.normalized_finder_, normalized(rest),
                          [&](const Piece& plain) { return words(plain); });
     });
   }
@@ -115,11 +113,22 @@ struct PipelineTokenizer::Run {
     return {};
   }
 
+  Piece normalized(const Piece& piece) {
+    const Normalizer* normalizer = tokenizer.parts_.normalizer.get();
+    if (normalizer == nullptr || normalizer->leaves(piece.text)) return piece;
+    AlignedText& changed = arena.add();
+    changed.text = piece.text;
+    changed.origin.reserve(piece.text.size());
+    for (size_t i = 0; i < piece.text.size(); ++i) changed.origin.push_back(piece.source(i, i + 1));
+    normalizer->apply(changed);
+    return changed.piece();
+  }
+
   Status words(const Piece& piece) {
     pieces.assign(1, piece);
     for (const auto& step : tokenizer.parts_.pre_tokenizers) {
       next_pieces.clear();
-      for (const Piece& word : pieces) step->split(word, arena, next_pieces);
+      for (const Piece& word : pieces) HR_RETURN_IF_ERROR(step->split(word, arena, next_pieces));
       pieces.swap(next_pieces);
     }
     for (const Piece& word : pieces) {
@@ -162,7 +171,10 @@ Status PipelineTokenizer::index_added_tokens() {
     }
     vocab_size_ = std::max(vocab_size_, token.id + 1);
     TokenFinder& finder = token.normalized ? normalized_finder_ : raw_finder_;
-    HR_RETURN_IF_ERROR(finder.add(token.content, static_cast<int32_t>(i)));
+    AlignedText content;
+    content.append(token.content, {0, 0});
+    if (token.normalized && parts_.normalizer) parts_.normalizer->apply(content);
+    HR_RETURN_IF_ERROR(finder.add(content.text, static_cast<int32_t>(i)));
     added_ids_.insert(token.content, token.id);
   }
   added_of_.assign(vocab_size_, -1);
@@ -170,16 +182,13 @@ Status PipelineTokenizer::index_added_tokens() {
   return {};
 }
 
-Result<Encoding> PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+Status PipelineTokenizer::encode_text(std::string_view text, const EncodeOptions& options,
+                                      Encoding& out) const {
   if (text.size() > kMaxText) {
-    return error(Code::resource_exhausted, "encode: want at most {} bytes of text, got {}", kMaxText,
-                 text.size());
+    return make_status(Code::resource_exhausted, "encode: want at most {} bytes of text, got {}", kMaxText,
+                       text.size());
   }
-  Run run{*this, options, text, {}, {}, {}, {}, {}};
-  const auto end = static_cast<uint32_t>(text.size());
-  if (options.add_special_tokens) {
-    for (const int32_t id : parts_.frame.before) run.emit(id, {0, 0});
-  }
+  Run run{*this, options, text, out, {}, {}, {}, {}};
   if (is_valid_utf8(text)) {
     HR_RETURN_IF_ERROR(run.text({text}));
   } else {
@@ -187,30 +196,92 @@ Result<Encoding> PipelineTokenizer::encode(std::string_view text, const EncodeOp
     append_valid(text, valid);
     HR_RETURN_IF_ERROR(run.text(valid.piece()));
   }
-  if (options.add_special_tokens) {
-    for (const int32_t id : parts_.frame.after) run.emit(id, {end, end});
+  if (parts_.post.trim) trim_offsets(out);
+  return {};
+}
+
+void PipelineTokenizer::append(const PostProcessor::Item& item, const Encoding* text, uint32_t end,
+                               Encoding& out) const {
+  if (text != nullptr) {
+    out.ids.insert(out.ids.end(), text->ids.begin(), text->ids.end());
+    out.offsets.insert(out.offsets.end(), text->offsets.begin(), text->offsets.end());
+  } else {
+    out.ids.insert(out.ids.end(), item.ids.begin(), item.ids.end());
+    out.offsets.insert(out.offsets.end(), item.ids.size(), {end, end});
   }
-  return std::move(run.out);
+  out.type_ids.resize(out.ids.size(), item.type_id);
+}
+
+Result<Encoding> PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  Encoding first;
+  HR_RETURN_IF_ERROR(encode_text(text, options, first));
+  if (parts_.post.single.empty() && !options.pair) return first;
+  EncodeOptions pair_options = options;
+  pair_options.trusted = {};
+  if (pair_options.special == SpecialTokens::in_trusted) pair_options.special = SpecialTokens::nowhere;
+  Encoding second;
+  if (options.pair) HR_RETURN_IF_ERROR(encode_text(*options.pair, pair_options, second));
+  static const std::vector<PostProcessor::Item> plain_pair = {{{}, 0, 0}, {{}, 1, 1}};
+  const auto& given = options.pair ? parts_.post.pair : parts_.post.single;
+  const auto& items = given.empty() ? plain_pair : given;
+  Encoding out;
+  uint32_t end = 0;  // where ids stand that are in no text: at the end of what came before
+  for (const PostProcessor::Item& item : items) {
+    if (item.text < 0 && !options.add_special_tokens) continue;
+    append(item, item.text == 0 ? &first : item.text == 1 ? &second : nullptr, end, out);
+    if (item.text >= 0) end = static_cast<uint32_t>(item.text == 0 ? text.size() : options.pair->size());
+  }
+  const bool all_zero =
+      std::all_of(out.type_ids.begin(), out.type_ids.end(), [](uint8_t t) { return t == 0; });
+  if (all_zero) out.type_ids.clear();
+  return out;
+}
+
+// White space at the ends of a token, spelled as "Ġ" in the byte alphabet, is left out of its offsets.
+void PipelineTokenizer::trim_offsets(Encoding& encoding) const {
+  const auto is_space = [](char32_t c) { return c == U'\u0120' || is_white_space(c); };
+  for (size_t i = 0; i < encoding.ids.size(); ++i) {
+    const std::string token = token_text(encoding.ids[i]);
+    uint32_t leading = 0, trailing = 0;
+    bool only_space = true;
+    for (size_t at = 0; at < token.size();) {
+      const Utf8Char c = decode_utf8(std::string_view(token).substr(at));
+      only_space &= is_space(c.code);
+      leading += only_space;
+      trailing = is_space(c.code) ? trailing + 1 : 0;
+      at += c.length;
+    }
+    ByteRange& range = encoding.offsets[i];
+    const bool is_first = i == 0 || range.begin == 0;
+    if (leading > 0 && is_first && parts_.post.trim->add_prefix_space) --leading;
+    range.begin = std::min(range.begin + leading, range.end);
+    if (range.end >= trailing) range.end = std::max(range.end - trailing, range.begin);
+  }
 }
 
 std::string PipelineTokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
-  std::string out;
+  std::vector<std::string> pieces;
   for (const int32_t id : ids) {
-    if (is_special(id)) {
-      if (!skip_special_tokens) out += token_text(id);
-    } else {
-      out += token_bytes(id);
-    }
+    if (id < 0 || id >= vocab_size_ || (skip_special_tokens && is_special(id))) continue;
+    if (added_of_[id] < 0 && !parts_.vocabulary->has(id)) continue;
+    pieces.push_back(token_text(id));
   }
-  return to_valid_utf8(out);
+  for (const DecoderPtr& step : parts_.decoders) step->apply(pieces);
+  std::string out;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i > 0 && parts_.decoders.empty()) out += ' ';
+    out += pieces[i];
+  }
+  return out;
 }
 
 std::string PipelineTokenizer::token_bytes(int32_t id) const {
   if (is_special(id)) return {};
-  std::string text = token_text(id);
-  if (!parts_.byte_level_decoder) return text;
-  if (auto bytes = spelled_bytes(text)) return *std::move(bytes);
-  return text;
+  std::string bytes = token_text(id);
+  if (bytes.empty()) return bytes;
+  if (parts_.decoders.empty()) return " " + bytes;
+  for (const DecoderPtr& step : parts_.decoders) bytes = step->bytes_of(std::move(bytes));
+  return bytes;
 }
 
 std::string PipelineTokenizer::token_text(int32_t id) const {

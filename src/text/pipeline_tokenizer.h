@@ -1,24 +1,21 @@
 #pragma once
-// The one Tokenizer: added tokens, pre-tokenizers, a model, a post-processor and a decoder, put together by
-// load_tokenizer_json.cc and load_vocab.cc.
+// The one Tokenizer: added tokens, a normalizer, pre-tokenizers, a model, a post-processor and a decoder, put
+// together by load_tokenizer_json.cc and load_vocab.cc.
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "text/added_tokens.h"
+#include "text/decoder.h"
 #include "text/model.h"
+#include "text/normalizer.h"
+#include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer.h"
 #include "text/vocabulary.h"
 
 namespace headrace::text {
-
-// What the post-processor puts around the text when special tokens are asked for.
-struct SpecialFrame {
-  std::vector<int32_t> before;
-  std::vector<int32_t> after;
-};
 
 class PipelineTokenizer final : public Tokenizer {
  public:
@@ -26,9 +23,10 @@ class PipelineTokenizer final : public Tokenizer {
     std::unique_ptr<const Vocabulary> vocabulary;  // the model's; added tokens may be outside it
     std::unique_ptr<const Model> model;
     std::vector<AddedToken> added;
+    NormalizerPtr normalizer;  // may be null
     PreTokenizers pre_tokenizers;
-    SpecialFrame frame;
-    bool byte_level_decoder = false;
+    PostProcessor post;
+    std::vector<DecoderPtr> decoders;  // empty: tokens with spaces between them
     int32_t bos_id = -1;
     int32_t eos_id = -1;
   };
@@ -45,7 +43,11 @@ class PipelineTokenizer final : public Tokenizer {
   int32_t eos_id() const override { return parts_.eos_id; }
 
  private:
-  struct Run;  // one encode() call
+  struct Run;  // the encoding of one text
+
+  Status encode_text(std::string_view text, const EncodeOptions& options, Encoding& out) const;
+  void append(const PostProcessor::Item& item, const Encoding* text, uint32_t end, Encoding& out) const;
+  void trim_offsets(Encoding& encoding) const;
 
   explicit PipelineTokenizer(Parts parts) : parts_(std::move(parts)) {}
   Status index_added_tokens();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct ByteRange {
 struct Encoding {
   std::vector<int32_t> ids;
   std::vector<ByteRange> offsets;  // one per id; empty ranges for ids that the post-processor added
+  std::vector<uint8_t> type_ids;   // one per id, the segment it belongs to; empty: all 0
 };
 
 // Where special tokens written in the text become control ids.
@@ -36,6 +38,8 @@ struct EncodeOptions {
   bool add_special_tokens = true;  // run the post-processor (BOS and the like)
   SpecialTokens special = SpecialTokens::everywhere;
   std::span<const ByteRange> trusted = {};  // sorted, disjoint
+  // The second text of a pair (cross-encoders). The offsets of its ids are positions in it.
+  std::optional<std::string_view> pair = std::nullopt;
 };
 
 // The vocabulary as model files outside Hugging Face's format carry it (GGUF metadata keys in brackets).

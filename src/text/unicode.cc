@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <map>
 #include <span>
+#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace headrace::text {
@@ -15,6 +17,15 @@ namespace {
 constexpr size_t kCodes = 0x110000;
 constexpr size_t kBlock = 128;
 
+uint32_t read_varint(std::span<const uint8_t> bytes, size_t& at) {
+  uint32_t value = 0;
+  for (unsigned shift = 0;; shift += 7) {
+    const uint8_t byte = bytes[at++];
+    value |= static_cast<uint32_t>(byte & 0x7F) << shift;
+    if (byte < 0x80) return value;
+  }
+}
+
 // A value of one byte per code point: blocks of 128, equal blocks stored once, so that a look-up is two loads
 // from about 40 KiB.
 class ByteMap {
@@ -23,12 +34,7 @@ class ByteMap {
     std::vector<uint8_t> flat;
     flat.reserve(kCodes);
     for (size_t at = 0; at < runs.size();) {
-      size_t length = 0;
-      for (unsigned shift = 0;; shift += 7) {
-        const uint8_t byte = runs[at++];
-        length |= static_cast<size_t>(byte & 0x7F) << shift;
-        if (byte < 0x80) break;
-      }
+      const uint32_t length = read_varint(runs, at);
       flat.insert(flat.end(), length, runs[at++]);
     }
     flat.resize(kCodes);
@@ -50,11 +56,126 @@ class ByteMap {
   std::vector<uint8_t> values_;
 };
 
+// What some code points become: a few thousand short strings, in one arena.
+class CodeMap {
+ public:
+  explicit CodeMap(std::span<const uint8_t> data) {
+    char32_t code = 0;
+    for (size_t at = 0; at < data.size();) {
+      code += read_varint(data, at);
+      const uint8_t length = data[at++];
+      spans_.emplace(code, Span{static_cast<uint32_t>(codes_.size()), length});
+      for (int i = 0; i < length; ++i) codes_.push_back(read_varint(data, at));
+    }
+  }
+  std::u32string_view find(char32_t code) const {
+    const auto found = spans_.find(code);
+    if (found == spans_.end()) return {};
+    return std::u32string_view(codes_).substr(found->second.begin, found->second.length);
+  }
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (const auto& [code, span] : spans_)
+      visit(code, std::u32string_view(codes_).substr(span.begin, span.length));
+  }
+
+ private:
+  struct Span {
+    uint32_t begin;
+    uint32_t length;
+  };
+  std::unordered_map<char32_t, Span> spans_;
+  std::u32string codes_;
+};
+
+const CodeMap& canonical_map() {
+  static const CodeMap map(kCanonical);
+  return map;
+}
+
+struct Composition {
+  std::unordered_map<uint64_t, char32_t> composed;
+  std::vector<bool> unstable;
+
+  static uint64_t key(char32_t first, char32_t second) { return static_cast<uint64_t>(first) << 32 | second; }
+
+  Composition() : unstable(kCodes) {
+    std::vector<bool> is_composed(kCodes);
+    CodeMap(kComposed).for_each([&](char32_t code, std::u32string_view pair) {
+      composed.emplace(key(pair[0], pair[1]), code);
+      is_composed[code] = true;
+      // The first of a pair changes only where a second follows it.
+      unstable[pair[1]] = true;
+    });
+    canonical_map().for_each([&](char32_t code, std::u32string_view) {
+      if (!is_composed[code]) unstable[code] = true;
+    });
+    for (char32_t code = 0; code < kCodes; ++code) {
+      if (combining_class(code) != 0) unstable[code] = true;
+    }
+    for (char32_t code = 0x1160; code < 0x1200; ++code) unstable[code] = true;  // Hangul vowels and finals
+  }
+};
+
+const Composition& composition() {
+  static const Composition table;
+  return table;
+}
+
 }  // namespace
 
 Category category(char32_t code) {
   static const ByteMap categories(kCategoryRuns);
   return static_cast<Category>(categories[code]);
+}
+
+uint8_t properties(char32_t code) {
+  static const ByteMap map(kPropertyRuns);
+  return map[code];
+}
+
+uint8_t combining_class(char32_t code) {
+  static const ByteMap map(kCombiningRuns);
+  return map[code];
+}
+
+std::u32string_view canonical_decomposition(char32_t code) {
+  return canonical_map().find(code);
+}
+
+std::u32string_view compatible_decomposition(char32_t code) {
+  static const CodeMap map(kCompatible);
+  const auto found = map.find(code);
+  return found.empty() ? canonical_decomposition(code) : found;
+}
+
+std::u32string_view lowercase(char32_t code) {
+  static const CodeMap map(kLowercase);
+  return map.find(code);
+}
+
+std::u32string_view python_upper(char32_t code) {
+  static const CodeMap map(kPythonUpper);
+  return map.find(code);
+}
+
+std::u32string_view python_lower(char32_t code) {
+  static const CodeMap map(kPythonLower);
+  return map.find(code);
+}
+
+std::u32string_view python_title(char32_t code) {
+  static const CodeMap map(kPythonTitle);
+  return map.find(code);
+}
+
+char32_t compose(char32_t first, char32_t second) {
+  const auto found = composition().composed.find(Composition::key(first, second));
+  return found == composition().composed.end() ? 0 : found->second;
+}
+
+bool is_stable_under_nfc(char32_t code) {
+  return code < 0x80 || (code < kCodes && !composition().unstable[code]);
 }
 
 }  // namespace headrace::text

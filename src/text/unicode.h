@@ -3,6 +3,7 @@
 // from tables that tools/generate_unicode_tables.py reads off that library.
 
 #include <cstdint>
+#include <string_view>
 
 namespace headrace::text {
 
@@ -58,6 +59,34 @@ inline constexpr uint32_t kNumbers = category_set(Category::Nd, Category::Nl, Ca
 inline constexpr uint32_t kPunctuation = category_set(Category::Pc, Category::Pd, Category::Ps, Category::Pe,
                                                       Category::Pi, Category::Pf, Category::Po);
 inline constexpr uint32_t kSymbols = category_set(Category::Sm, Category::Sc, Category::Sk, Category::So);
+
+// What components of the library ask of a character, as bits of properties().
+enum Property : uint8_t {
+  kWordChar = 1,     // \w
+  kRustNumeric = 2,  // char::is_numeric
+  kBertRemoved = 4,  // control characters that BertNormalizer drops
+  kBertSpace = 8,    // white space that it turns into a space
+  kBertMark = 16,    // marks that its strip_accents drops
+  kBertPunctuation = 32,
+  kPunctuationChar = 64,
+  kCombiningMark = 128,  // marks that StripAccents drops
+};
+uint8_t properties(char32_t code);
+
+uint8_t combining_class(char32_t code);
+// Each gives what `code` becomes, empty when it stays as it is. Decompositions are full; Hangul is not in
+// them.
+std::u32string_view canonical_decomposition(char32_t code);
+std::u32string_view compatible_decomposition(char32_t code);
+std::u32string_view lowercase(char32_t code);
+// Python's str.upper, str.lower and str.title of one character.
+std::u32string_view python_upper(char32_t code);
+std::u32string_view python_lower(char32_t code);
+std::u32string_view python_title(char32_t code);
+// The character that `first` and `second` compose to, or 0.
+char32_t compose(char32_t first, char32_t second);
+// A text of such characters alone is in NFC.
+bool is_stable_under_nfc(char32_t code);
 
 // The property White_Space: \s of the library's regular expressions and Rust's char::is_whitespace.
 constexpr bool is_white_space(char32_t c) {

@@ -64,15 +64,16 @@ CaseResult run_tokenizer(const CaseContext& context) {
     return compare({{"text", (*tokenizer)->decode(ids, in.at("skip_special_tokens").get<bool>())}},
                    context.expected);
   }
-  if (in.contains("pair")) return CaseResult::fail("pairs of texts are not implemented");
-  const std::string text = in.at("text").get<std::string>();
-  const auto encoding =
-      (*tokenizer)->encode(text, {.add_special_tokens = in.at("add_special_tokens").get<bool>()});
+  const std::string text = in.at("text").get<std::string>(), pair = in.value("pair", std::string());
+  text::EncodeOptions options{.add_special_tokens = in.at("add_special_tokens").get<bool>()};
+  if (in.contains("pair")) options.pair = pair;
+  const auto encoding = (*tokenizer)->encode(text, options);
   if (!encoding) return CaseResult::fail(encoding.error().to_string());
-  return compare({{"ids", encoding->ids},
-                  {"decoded", (*tokenizer)->decode(encoding->ids, false)},
-                  {"decoded_skip_special", (*tokenizer)->decode(encoding->ids, true)}},
-                 context.expected);
+  json got = {{"ids", encoding->ids},
+              {"decoded", (*tokenizer)->decode(encoding->ids, false)},
+              {"decoded_skip_special", (*tokenizer)->decode(encoding->ids, true)}};
+  if (!encoding->type_ids.empty()) got["type_ids"] = encoding->type_ids;
+  return compare(got, context.expected);
 }
 
 }  // namespace headrace::testing

@@ -6,9 +6,16 @@
 namespace headrace::text::jinja {
 namespace {
 
-char32_t mapped(char32_t c, Case to) {
-  if (to == Case::lower) return c >= 'A' && c <= 'Z' ? c + 32 : c;
-  return c >= 'a' && c <= 'z' ? c - 32 : c;
+std::u32string_view mapped(char32_t c, Case to) {
+  switch (to) {
+    case Case::upper:
+      return python_upper(c);
+    case Case::lower:
+      return python_lower(c);
+    case Case::title:
+      return python_title(c);
+  }
+  return {};
 }
 
 }  // namespace
@@ -18,12 +25,12 @@ Text convert_case(const Text& text, Case first, Case rest) {
   std::string changed;
   for (size_t at = 0; at < text.bytes.size();) {
     const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));
-    const char32_t to = mapped(c.code, at == 0 ? first : rest);
-    if (to == c.code) {
+    const std::u32string_view to = mapped(c.code, at == 0 ? first : rest);
+    if (to.empty()) {
       out.append(text, at, at + c.length);
     } else {
       changed.clear();
-      append_utf8(changed, to);
+      for (const char32_t part : to) append_utf8(changed, part);
       // The case of a character does not change who wrote it.
       if (text.sub(at, at + c.length).trusted.empty()) {
         out.append_data(changed);

@@ -93,7 +93,8 @@ Value multiply(Interpreter& in, const Value& left, const Value& right) {
 }
 
 Value divide(BinaryOp op, const Value& left, const Value& right) {
-  if (right.as_real() == 0) fail("{}", op == BinaryOp::modulo ? "integer modulo by zero" : "division by zero");
+  if (right.as_real() == 0)
+    fail("{}", op == BinaryOp::modulo ? "integer modulo by zero" : "division by zero");
   if (op == BinaryOp::divide) return left.as_real() / right.as_real();
   if (left.is_integral() && right.is_integral()) {
     const int64_t a = left.as_integer(), b = right.as_integer();

@@ -1,0 +1,305 @@
+#include "text/normalizer.h"
+
+#include <algorithm>
+
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace headrace::text {
+namespace {
+
+struct Char {
+  char32_t code;
+  ByteRange source;
+};
+
+constexpr char32_t kHangulBase = 0xAC00, kLeadBase = 0x1100, kVowelBase = 0x1161, kFinalBase = 0x11A7;
+constexpr int kVowels = 21, kFinals = 28, kSyllables = 19 * kVowels * kFinals;
+
+// Calls visit(code, source) for each character.
+template <class Visit>
+void for_each_char(const AlignedText& text, Visit visit) {
+  for (size_t at = 0; at < text.text.size();) {
+    const Utf8Char c = decode_utf8(std::string_view(text.text).substr(at));
+    visit(c.code, ByteRange{text.origin[at].begin, text.origin[at + c.length - 1].end});
+    at += c.length;
+  }
+}
+
+void append_char(AlignedText& out, char32_t code, ByteRange source) {
+  std::string bytes;
+  append_utf8(bytes, code);
+  out.append(bytes, source);
+}
+
+void decompose(char32_t code, ByteRange source, bool compatible, std::vector<Char>& out) {
+  if (code >= kHangulBase && code < kHangulBase + kSyllables) {
+    const int index = static_cast<int>(code - kHangulBase);
+    out.push_back({static_cast<char32_t>(kLeadBase + index / (kVowels * kFinals)), source});
+    out.push_back({static_cast<char32_t>(kVowelBase + index / kFinals % kVowels), source});
+    if (index % kFinals) out.push_back({static_cast<char32_t>(kFinalBase + index % kFinals), source});
+    return;
+  }
+  const std::u32string_view parts =
+      compatible ? compatible_decomposition(code) : canonical_decomposition(code);
+  if (parts.empty()) out.push_back({code, source});
+  for (const char32_t part : parts) out.push_back({part, source});
+}
+
+// Marks between two characters of class 0 stand in the order of their classes.
+void order_marks(std::vector<Char>& chars) {
+  for (size_t begin = 0; begin < chars.size();) {
+    if (combining_class(chars[begin].code) == 0) {
+      ++begin;
+      continue;
+    }
+    size_t end = begin;
+    while (end < chars.size() && combining_class(chars[end].code) != 0) ++end;
+    std::stable_sort(chars.begin() + begin, chars.begin() + end, [](const Char& a, const Char& b) {
+      return combining_class(a.code) < combining_class(b.code);
+    });
+    begin = end;
+  }
+}
+
+char32_t compose_pair(char32_t first, char32_t second) {
+  if (first >= kLeadBase && first < kLeadBase + 19 && second >= kVowelBase && second < kVowelBase + kVowels) {
+    return kHangulBase + ((first - kLeadBase) * kVowels + (second - kVowelBase)) * kFinals;
+  }
+  if (first >= kHangulBase && first < kHangulBase + kSyllables && (first - kHangulBase) % kFinals == 0 &&
+      second > kFinalBase && second < kFinalBase + kFinals) {
+    return first + (second - kFinalBase);
+  }
+  return compose(first, second);
+}
+
+void compose_all(std::vector<Char>& chars) {
+  std::vector<Char> out;
+  out.reserve(chars.size());
+  size_t starter = SIZE_MAX;  // in out
+  for (const Char& c : chars) {
+    const uint8_t its_class = combining_class(c.code);
+    if (starter != SIZE_MAX) {
+      // Blocked by what stands between: a mark of the same or a higher class, or another starter.
+      const uint8_t last_class = combining_class(out.back().code);
+      const bool adjacent = out.size() - 1 == starter;
+      if (adjacent || (last_class != 0 && last_class < its_class)) {
+        if (const char32_t composed = compose_pair(out[starter].code, c.code)) {
+          out[starter].code = composed;
+          out[starter].source.end = std::max(out[starter].source.end, c.source.end);
+          continue;
+        }
+      }
+    }
+    if (its_class == 0) starter = out.size();
+    out.push_back(c);
+  }
+  chars = std::move(out);
+}
+
+class Form final : public Normalizer {
+ public:
+  explicit Form(UnicodeForm form) : form_(form) {}
+
+  bool leaves(std::string_view text) const override {
+    while (!text.empty()) {
+      const Utf8Char c = decode_utf8(text);
+      if (c.code >= 0x80 && (form_ != UnicodeForm::nfc || !is_stable_under_nfc(c.code))) return false;
+      text.remove_prefix(c.length);
+    }
+    return true;
+  }
+
+  void apply(AlignedText& text) const override {
+    if (leaves(text.text)) return;
+    const bool compatible = form_ == UnicodeForm::nfkc || form_ == UnicodeForm::nfkd;
+    std::vector<Char> chars;
+    for_each_char(text, [&](char32_t code, ByteRange source) { decompose(code, source, compatible, chars); });
+    order_marks(chars);
+    if (form_ == UnicodeForm::nfc || form_ == UnicodeForm::nfkc) compose_all(chars);
+    AlignedText out;
+    for (const Char& c : chars) append_char(out, c.code, c.source);
+    text = std::move(out);
+  }
+
+ private:
+  UnicodeForm form_;
+};
+
+class Lowercase final : public Normalizer {
+ public:
+  void apply(AlignedText& text) const override {
+    AlignedText out;
+    for_each_char(text, [&](char32_t code, ByteRange source) {
+      const std::u32string_view lower = lowercase(code);
+      if (lower.empty()) append_char(out, code, source);
+      for (const char32_t c : lower) append_char(out, c, source);
+    });
+    text = std::move(out);
+  }
+};
+
+class StripEnds final : public Normalizer {
+ public:
+  StripEnds(bool left, bool right) : left_(left), right_(right) {}
+  void apply(AlignedText& text) const override {
+    size_t begin = text.text.size(), end = 0;
+    for (size_t at = 0; at < text.text.size();) {
+      const Utf8Char c = decode_utf8(std::string_view(text.text).substr(at));
+      if (!is_white_space(c.code)) {
+        begin = std::min(begin, at);
+        end = at + c.length;
+      }
+      at += c.length;
+    }
+    if (!left_) begin = 0;
+    if (!right_) end = text.text.size();
+    AlignedText out;
+    if (begin < end) {
+      out.text = text.text.substr(begin, end - begin);
+      out.origin.assign(text.origin.begin() + begin, text.origin.begin() + end);
+    }
+    text = std::move(out);
+  }
+
+ private:
+  bool left_, right_;
+};
+
+// Drops the characters that have one of `properties`.
+class Drop final : public Normalizer {
+ public:
+  explicit Drop(uint8_t wanted) : properties_(wanted) {}
+  void apply(AlignedText& text) const override {
+    AlignedText out;
+    for_each_char(text, [&](char32_t code, ByteRange source) {
+      if (!(properties(code) & properties_)) append_char(out, code, source);
+    });
+    text = std::move(out);
+  }
+
+ private:
+  uint8_t properties_;
+};
+
+class ReplaceText final : public Normalizer {
+ public:
+  ReplaceText(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+  bool leaves(std::string_view text) const override { return from_.empty() || text.find(from_) == text.npos; }
+  void apply(AlignedText& text) const override {
+    if (from_.empty()) return;
+    AlignedText out;
+    size_t at = 0;
+    const auto copy = [&](size_t end) {
+      out.text.append(text.text, at, end - at);
+      out.origin.insert(out.origin.end(), text.origin.begin() + at, text.origin.begin() + end);
+    };
+    for (size_t found; (found = text.text.find(from_, at)) != std::string::npos; at = found + from_.size()) {
+      copy(found);
+      out.append(to_, {text.origin[found].begin, text.origin[found + from_.size() - 1].end});
+    }
+    copy(text.text.size());
+    text = std::move(out);
+  }
+
+ private:
+  std::string from_, to_;
+};
+
+class PrependText final : public Normalizer {
+ public:
+  explicit PrependText(std::string text) : prefix_(std::move(text)) {}
+  void apply(AlignedText& text) const override {
+    if (text.text.empty()) return;
+    const size_t first = decode_utf8(text.text).length;
+    AlignedText out;
+    out.append(prefix_, {text.origin[0].begin, text.origin[first - 1].end});
+    out.text += text.text;
+    out.origin.insert(out.origin.end(), text.origin.begin(), text.origin.end());
+    text = std::move(out);
+  }
+
+ private:
+  std::string prefix_;
+};
+
+bool is_chinese(char32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
+         (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+// BertNormalizer's first two steps.
+class BertClean final : public Normalizer {
+ public:
+  BertClean(bool clean, bool chinese) : clean_(clean), chinese_(chinese) {}
+  void apply(AlignedText& text) const override {
+    AlignedText out;
+    for_each_char(text, [&](char32_t code, ByteRange source) {
+      const uint8_t has = clean_ ? properties(code) : 0;
+      if (has & kBertRemoved) return;
+      if (has & kBertSpace) code = ' ';
+      const bool apart = chinese_ && is_chinese(code);
+      if (apart) out.append(" ", source);
+      append_char(out, code, source);
+      if (apart) out.append(" ", source);
+    });
+    text = std::move(out);
+  }
+
+ private:
+  bool clean_, chinese_;
+};
+
+class InSequence final : public Normalizer {
+ public:
+  explicit InSequence(std::vector<NormalizerPtr> steps) : steps_(std::move(steps)) {}
+  bool leaves(std::string_view text) const override {
+    return std::all_of(steps_.begin(), steps_.end(),
+                       [&](const NormalizerPtr& step) { return step->leaves(text); });
+  }
+  void apply(AlignedText& text) const override {
+    for (const NormalizerPtr& step : steps_) step->apply(text);
+  }
+
+ private:
+  std::vector<NormalizerPtr> steps_;
+};
+
+}  // namespace
+
+NormalizerPtr to_form(UnicodeForm form) {
+  return std::make_unique<Form>(form);
+}
+NormalizerPtr lowercase_all() {
+  return std::make_unique<Lowercase>();
+}
+NormalizerPtr strip_ends(bool left, bool right) {
+  return std::make_unique<StripEnds>(left, right);
+}
+NormalizerPtr strip_accents() {
+  return std::make_unique<Drop>(kCombiningMark);
+}
+NormalizerPtr replace_text(std::string from, std::string to) {
+  return std::make_unique<ReplaceText>(std::move(from), std::move(to));
+}
+NormalizerPtr prepend_text(std::string text) {
+  return std::make_unique<PrependText>(std::move(text));
+}
+
+NormalizerPtr bert_normalizer(BertOptions options) {
+  std::vector<NormalizerPtr> steps;
+  steps.push_back(std::make_unique<BertClean>(options.clean_text, options.chinese_chars));
+  if (options.strip_accents) {
+    steps.push_back(to_form(UnicodeForm::nfd));
+    steps.push_back(std::make_unique<Drop>(kBertMark));
+  }
+  if (options.lowercase) steps.push_back(lowercase_all());
+  return normalize_in_sequence(std::move(steps));
+}
+
+NormalizerPtr normalize_in_sequence(std::vector<NormalizerPtr> steps) {
+  return std::make_unique<InSequence>(std::move(steps));
+}
+
+}  // namespace headrace::text

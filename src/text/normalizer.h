@@ -1,0 +1,39 @@
+#pragma once
+// The steps that rewrite text before it is cut into words. Each keeps, for every byte, the source it came
+// from.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/piece.h"
+
+namespace headrace::text {
+
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  virtual void apply(AlignedText& text) const = 0;
+  // True when apply() would change nothing: the caller then keeps the text as it is.
+  virtual bool leaves(std::string_view) const { return false; }
+};
+
+using NormalizerPtr = std::unique_ptr<const Normalizer>;
+
+enum class UnicodeForm : unsigned char { nfc, nfd, nfkc, nfkd };
+NormalizerPtr to_form(UnicodeForm form);
+NormalizerPtr lowercase_all();
+NormalizerPtr strip_ends(bool left, bool right);
+NormalizerPtr strip_accents();
+NormalizerPtr replace_text(std::string from, std::string to);
+NormalizerPtr prepend_text(std::string text);
+struct BertOptions {
+  bool clean_text = true;
+  bool chinese_chars = true;
+  bool strip_accents = true;
+  bool lowercase = true;
+};
+NormalizerPtr bert_normalizer(BertOptions options);
+NormalizerPtr normalize_in_sequence(std::vector<NormalizerPtr> steps);
+
+}  // namespace headrace::text
