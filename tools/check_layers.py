@@ -22,7 +22,7 @@ ALLOWED = {
     "models": "base core quant io ops graph",
     "runtime": "base core io quant ops graph models parallel",
     "compress": "base core quant io text graph models runtime",
-    "engine": "base core text runtime",
+    "engine": "base core quant io text graph runtime",
     "server": "base text engine",
     "ladder": "base text runtime",
     "testing": "base core quant io text ops kernels/cpu graph parallel models runtime compress engine ladder",
