@@ -526,8 +526,8 @@ void HttpCore::wait_for_signal() {
   signals_.async_wait([this](const error_code& ec, int) {
     if (ec) return;
     if (stopping_) return cut();
+    wait_for_signal();  // before drain(), which cancels this wait when no connection is left
     drain();
-    wait_for_signal();
   });
 }
 
