@@ -66,9 +66,9 @@ run_ctest() {
 }
 
 stage "packages" scripts/install_deps.sh test || give_up "packages"
-HEADRACE_SMOLLM2=$(model_path)
-export HEADRACE_SMOLLM2
-stage "model" python3 scripts/fetch_model.py "$HEADRACE_SMOLLM2" || give_up "model"
+HEADRACE_MODEL=$(model_path)
+export HEADRACE_MODEL
+stage "model" python3 scripts/fetch_model.py "$HEADRACE_MODEL" || give_up "model"
 stage "build release" configure_and_build release all || give_up "build release"
 stage "test release" run_ctest release "$@"
 

@@ -29,7 +29,11 @@ ALLOWED = {
     "cli": "*",
 }
 # Single files that may reach one folder further, each with its reason.
-EXCEPTIONS = {}
+EXCEPTIONS = {
+    # Opening a checkpoint is where container, text and runtime meet; nothing else of the engine knows files.
+    "engine/serving_model.h": ("quant",),
+    "engine/serving_model.cc": ("io", "quant"),
+}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
 HEAVY = re.compile(r"^(nlohmann/|simdjson|boost/|CLI/|spdlog/|prometheus/|iostream$|regex$|cuda|cub/|cutlass/)")

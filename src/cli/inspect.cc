@@ -1,4 +1,4 @@
-// `headrace inspect`: what a model file holds, read without loading the model.
+// `headrace inspect`: what a model file holds and how it would run, without loading the model.
 #include <fmt/format.h>
 
 #include <map>
@@ -7,8 +7,10 @@
 
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/plan.h"
 #include "cli/terminal.h"
 #include "io/gguf.h"
+#include "io/safetensors.h"
 
 namespace headrace::cli {
 namespace {
@@ -16,11 +18,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kAbout =
-    "headrace inspect - show what a model file holds, without loading it\n\n"
-    "Prints the metadata and a summary of the tensors. Long arrays (the vocabulary) are cut short.";
+    "headrace inspect - show what a model file holds, or how it would run\n\n"
+    "Prints the metadata and a summary of the tensors; long arrays (the vocabulary) are cut short. With --plan:\n"
+    "the step program after every pass, the kernel of each node, and the memory plan with its planned peak, the\n"
+    "live-set bound that no plan can beat, and the naive sum. Weights are not read.";
 constexpr std::string_view kExamples =
     "  headrace inspect model.gguf                       # metadata and a summary\n"
-    "  headrace inspect model.gguf --tensors | grep q_proj\n"
+    "  headrace inspect model.gguf --tensors | grep attn_q\n"
+    "  headrace inspect model.gguf --plan --tokens 1     # the step of one answer\n"
+    "  headrace inspect model.gguf --plan --skip-pass all\n"
     "  headrace inspect model.gguf --json | python3 -m json.tool\n";
 
 constexpr size_t kShownElements = 8;   // of an array
@@ -73,73 +79,98 @@ Json value_to_json(const io::GgufEntry& entry) {
       entry.value);
 }
 
-std::vector<uint64_t> shape_of(const io::GgufTensor& tensor) {  // outermost first
-  std::vector<uint64_t> shape;
-  for (uint32_t i = tensor.rank; i-- > 0;) shape.push_back(tensor.dims[i]);
-  return shape;
-}
-
-struct TensorSummary {
-  uint64_t tensors = 0, elements = 0, bytes = 0;
-  std::map<std::string, std::pair<uint64_t, uint64_t>> by_format;  // name -> tensors, bytes
+struct TensorRow {
+  std::string name;
+  Format format;
+  std::vector<uint64_t> shape;  // outermost first
+  uint64_t offset, bytes;
 };
 
-TensorSummary summarize(const io::GgufFile& file) {
-  TensorSummary summary;
-  for (const io::GgufTensor& tensor : file.tensors()) {
-    uint64_t elements = 1;
-    for (const uint64_t dim : tensor.dims) elements *= dim;
-    ++summary.tensors;
-    summary.elements += elements;
-    summary.bytes += tensor.bytes;
-    auto& [count, bytes] = summary.by_format[std::string(format_info(tensor.format).name)];
-    ++count;
-    bytes += tensor.bytes;
+// What a file holds, whatever its container.
+struct Contents {
+  Json head;      // container and its version
+  Json metadata;  // an object
+  std::vector<TensorRow> tensors;
+
+  uint64_t elements = 0, bytes = 0;
+  std::map<std::string, std::pair<uint64_t, uint64_t>> by_format;  // name -> tensors, bytes
+
+  void add(TensorRow row) {
+    uint64_t count = 1;
+    for (const uint64_t dim : row.shape) count *= dim;
+    elements += count;
+    bytes += row.bytes;
+    auto& [format_tensors, format_bytes] = by_format[std::string(format_info(row.format).name)];
+    ++format_tensors;
+    format_bytes += row.bytes;
+    tensors.push_back(std::move(row));
   }
-  return summary;
+};
+
+Result<Contents> read_gguf(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(const io::GgufFile file, io::GgufFile::open(path));
+  Contents out;
+  out.head = {{"container", "gguf"}, {"version", file.version()}, {"alignment", file.alignment()}};
+  out.metadata = Json::object();
+  for (const io::GgufEntry& entry : file.metadata()) out.metadata[std::string(entry.key)] = value_to_json(entry);
+  for (const io::GgufTensor& tensor : file.tensors()) {
+    TensorRow row{std::string(tensor.name), tensor.format, {}, tensor.offset, tensor.bytes};
+    for (uint32_t i = tensor.rank; i-- > 0;) row.shape.push_back(tensor.dims[i]);
+    out.add(std::move(row));
+  }
+  return out;
 }
 
-void print_json(const std::string& path, const io::GgufFile& file, bool tensors) {
-  Json out = {{"path", path}, {"container", "gguf"}, {"version", file.version()}, {"alignment", file.alignment()}};
-  const TensorSummary summary = summarize(file);
-  out["parameters"] = summary.elements;
-  out["tensor_bytes"] = summary.bytes;
-  for (const auto& [name, counts] : summary.by_format) {
+Result<Contents> read_safetensors(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(const io::SafetensorsFile file, io::SafetensorsFile::open(path));
+  Contents out;
+  out.head = {{"container", "safetensors"}};
+  out.metadata = Json(file.metadata());
+  for (const io::SafetensorsTensor& tensor : file.tensors()) {
+    out.add({tensor.name, tensor.format, {tensor.shape.begin(), tensor.shape.end()}, tensor.offset, tensor.bytes});
+  }
+  return out;
+}
+
+Json to_json(const std::string& path, const Contents& contents, bool tensors) {
+  Json out = {{"path", path}};
+  out.update(contents.head);
+  out["parameters"] = contents.elements;
+  out["tensor_bytes"] = contents.bytes;
+  for (const auto& [name, counts] : contents.by_format) {
     out["formats"][name] = {{"tensors", counts.first}, {"bytes", counts.second}};
   }
-  Json& metadata = out["metadata"] = Json::object();
-  for (const io::GgufEntry& entry : file.metadata()) metadata[std::string(entry.key)] = value_to_json(entry);
-  if (tensors) {
-    Json& list = out["tensors"] = Json::array();
-    for (const io::GgufTensor& tensor : file.tensors()) {
-      list.push_back({{"name", tensor.name},
-                      {"format", format_info(tensor.format).name},
-                      {"shape", shape_of(tensor)},
-                      {"offset", tensor.offset},
-                      {"bytes", tensor.bytes}});
-    }
+  out["metadata"] = contents.metadata;
+  if (!tensors) return out;
+  Json& list = out["tensors"] = Json::array();
+  for (const TensorRow& row : contents.tensors) {
+    list.push_back({{"name", row.name},
+                    {"format", format_info(row.format).name},
+                    {"shape", row.shape},
+                    {"offset", row.offset},
+                    {"bytes", row.bytes}});
   }
-  fmt::print("{}\n", dump(out, 2));
+  return out;
 }
 
-void print_text(const std::string& path, const io::GgufFile& file, bool tensors) {
-  const TensorSummary summary = summarize(file);
-  fmt::print("{}: GGUF version {}, {} tensors, {:.1f} million parameters, {:.1f} MB of weights\n", printable(path),
-             file.version(), summary.tensors, summary.elements * 1e-6, summary.bytes * 1e-6);
-  for (const auto& [name, counts] : summary.by_format) {
-    fmt::print("  {:<6} {:>5} tensors {:>10.1f} MB\n", name, counts.first, counts.second * 1e-6);
+void print_text(const std::string& path, const Contents& contents, bool tensors) {
+  fmt::print("{}: {}, {} tensors, {:.1f} million parameters, {:.1f} MB of weights\n", printable(path),
+             contents.head["container"].get<std::string>(), contents.tensors.size(),
+             static_cast<double>(contents.elements) * 1e-6, static_cast<double>(contents.bytes) * 1e-6);
+  for (const auto& [name, counts] : contents.by_format) {
+    fmt::print("  {:<6} {:>5} tensors {:>10.1f} MB\n", name, counts.first, static_cast<double>(counts.second) * 1e-6);
   }
-  fmt::print("\nMetadata\n");
-  for (const io::GgufEntry& entry : file.metadata()) {
-    std::string value = dump(value_to_json(entry));
+  if (!contents.metadata.empty()) fmt::print("\nMetadata\n");
+  for (const auto& [key, json_value] : contents.metadata.items()) {
+    std::string value = dump(json_value);
     if (value.size() > kShownBytes) value = value.substr(0, kShownBytes) + fmt::format(" ... ({} bytes)", value.size());
-    fmt::print("  {:<40} {}\n", printable(entry.key), printable(value));
+    fmt::print("  {:<40} {}\n", printable(key), printable(value));
   }
   if (!tensors) return;
   fmt::print("\nTensors (shape: outermost first)\n");
-  for (const io::GgufTensor& tensor : file.tensors()) {
-    fmt::print("  {:<32} {:<6} {:<16} {:>12} bytes at {}\n", printable(tensor.name), format_info(tensor.format).name,
-               fmt::format("[{}]", fmt::join(shape_of(tensor), ", ")), tensor.bytes, tensor.offset);
+  for (const TensorRow& row : contents.tensors) {
+    fmt::print("  {:<32} {:<6} {:<16} {:>12} bytes at {}\n", printable(row.name), format_info(row.format).name,
+               fmt::format("[{}]", fmt::join(row.shape, ", ")), row.bytes, row.offset);
   }
 }
 
@@ -147,16 +178,36 @@ void print_text(const std::string& path, const io::GgufFile& file, bool tensors)
 
 Status inspect_command(const std::vector<std::string>& args) {
   Options options("inspect", kAbout, kExamples);
-  std::string model;
-  bool tensors = false, json = false;
-  options.positional(model, "MODEL", "A GGUF file");
+  ModelOptions model;
+  bool tensors = false, json = false, plan = false;
+  int64_t plan_tokens = 512;
+  options.positional(model.path, "MODEL", "A GGUF or safetensors file");
   options.flag(tensors, "--tensors", "List every tensor: name, format, shape, bytes, offset");
+  options.flag(plan, "--plan", "Show the step program instead: passes, nodes with their kernels, memory plan");
+  options.integer(plan_tokens, "--tokens", "N", "Plan the bucket of a step with N tokens (512)", 1, 1 << 20);
   options.flag(json, "--json", "Print one JSON object");
+  model.declare_engine(options, {"--max-queue", "--kv-tokens"});
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};
+  HR_RETURN_IF_ERROR(model.check_device());
 
-  HR_ASSIGN_OR_RETURN(const io::GgufFile file, io::GgufFile::open(model));
-  json ? print_json(model, file, tensors) : print_text(model, file, tensors);
+  const bool safetensors = model.path.ends_with(".safetensors");
+  if (plan && !json) {
+    HR_ASSIGN_OR_RETURN(const PlanPage page, make_plan_page(model, plan_tokens));
+    fmt::print("{}", printable(page.text));
+    return {};
+  }
+  HR_ASSIGN_OR_RETURN(const Contents contents, safetensors ? read_safetensors(model.path) : read_gguf(model.path));
+  if (!json) {
+    print_text(model.path, contents, tensors);
+    return {};
+  }
+  Json out = to_json(model.path, contents, tensors);
+  if (plan) {
+    HR_ASSIGN_OR_RETURN(const PlanPage page, make_plan_page(model, plan_tokens));
+    out["plan"] = Json::parse(page.json);
+  }
+  fmt::print("{}\n", dump(out, 2));
   return {};
 }
 

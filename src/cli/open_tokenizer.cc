@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "engine/serving_model.h"
 #include "io/mapped_file.h"
 #include "io/model_source.h"
 
@@ -16,24 +17,6 @@ Result<std::unique_ptr<text::Tokenizer>> from_json_file(const std::string& path)
       text::Tokenizer::from_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!tokenizer) return tl::unexpected(tokenizer.error().with_context(path));
   return tokenizer;
-}
-
-text::VocabSpec to_spec(io::VocabMetadata vocab) {
-  text::VocabSpec spec;
-  spec.model = std::move(vocab.model);
-  spec.pre = std::move(vocab.pre);
-  spec.tokens = std::move(vocab.tokens);
-  spec.scores = std::move(vocab.scores);
-  spec.types = std::move(vocab.types);
-  spec.merges = std::move(vocab.merges);
-  spec.bos_id = vocab.bos_id;
-  spec.eos_id = vocab.eos_id;
-  spec.unk_id = vocab.unk_id;
-  spec.pad_id = vocab.pad_id;
-  spec.add_bos = vocab.add_bos;
-  spec.add_eos = vocab.add_eos;
-  spec.add_space_prefix = vocab.add_space_prefix;
-  return spec;
 }
 
 }  // namespace
@@ -50,10 +33,7 @@ Result<std::unique_ptr<text::Tokenizer>> open_tokenizer(const std::string& path)
   }
   if (path.ends_with(".json")) return from_json_file(path);
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<io::ModelSource> source, io::ModelSource::open(path));
-  HR_ASSIGN_OR_RETURN(io::VocabMetadata vocab, source->vocab());
-  auto tokenizer = text::Tokenizer::from_vocab(to_spec(std::move(vocab)));
-  if (!tokenizer) return tl::unexpected(tokenizer.error().with_context(path));
-  return tokenizer;
+  return engine::tokenizer_of(*source);
 }
 
 }  // namespace headrace::cli

@@ -1,0 +1,82 @@
+#include "cli/model_options.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "base/log.h"
+#include "cli/terminal.h"
+
+namespace headrace::cli {
+namespace {
+
+Status set_log_level_by_name(std::string_view name) {
+  constexpr std::pair<std::string_view, LogLevel> kLevels[] = {{"debug", LogLevel::debug},
+                                                               {"info", LogLevel::info},
+                                                               {"warning", LogLevel::warning},
+                                                               {"error", LogLevel::error},
+                                                               {"off", LogLevel::off}};
+  for (const auto& [known, level] : kLevels) {
+    if (known != name) continue;
+    set_log_level(level);
+    return {};
+  }
+  return make_status(Code::invalid_argument, "want debug, info, warning, error or off, got \"{}\"", printable(name));
+}
+
+}  // namespace
+
+void ModelOptions::declare_model(Options& options) {
+  options.positional(path, "MODEL", "A GGUF file, or a folder with config.json");
+}
+
+void ModelOptions::declare_engine(Options& options, const std::vector<std::string_view>& without) {
+  options.heading("Engine");
+  options.flag(serving.exact, "--exact", "Compute with float32 activations: slower, and the reference for the rest");
+  options.choice(device, "--device", {"cpu", "cuda"}, "Where the model runs (cpu)");
+  options.custom("--isa", "generic|avx2|avx512", "Instruction set of the CPU kernels (the best this machine has)",
+                 [this](std::string_view name) -> Status {
+                   HR_ASSIGN_OR_RETURN(serving.isa, parse_isa(name));
+                   return {};
+                 });
+  for (const engine::OptionRow& row : engine::engine_options()) {
+    if (std::find(without.begin(), without.end(), row.flag) != without.end()) continue;
+    options.integer(serving.config.*row.member, row.flag, "N", fmt::format("{} ({})", row.help, row.default_value),
+                    row.min, row.max);
+  }
+  options.custom("--memory", "SIZE", "One budget for weights, work space and KV cache, such as 2GiB (no limit)",
+                 [this](std::string_view size) -> Status {
+                   HR_ASSIGN_OR_RETURN(serving.config.memory_bytes, engine::parse_bytes(size));
+                   return {};
+                 });
+  options.texts(serving.skip_passes, "--skip-pass", "NAME", "Leave out a pass of the graph; `all` leaves out every one");
+  options.custom("--log-level", "LEVEL", "debug, info, warning, error or off (warning)", set_log_level_by_name);
+}
+
+Status ModelOptions::check_device() const {
+  if (device == "cpu") return {};
+  return make_status(Code::unsupported, "--device {}: this build has no CUDA plug-in; leave the option out to run on the CPU",
+                     device);
+}
+
+Result<std::unique_ptr<engine::ServingModel>> open_model(const ModelOptions& options) {
+  HR_RETURN_IF_ERROR(options.check_device());
+  ProgressBar bar("loading");
+  engine::ServingOptions serving = options.serving;
+  serving.progress = [&bar](double fraction, std::string_view what) { bar.update(fraction, what); };
+  return engine::ServingModel::open(options.path, serving);
+}
+
+uint64_t peak_rss_bytes() {
+  std::FILE* file = std::fopen("/proc/self/status", "r");
+  if (file == nullptr) return 0;
+  char line[256];
+  unsigned long long kib = 0;
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::sscanf(line, "VmHWM: %llu kB", &kib) == 1) break;
+  }
+  std::fclose(file);
+  return kib * 1024;
+}
+
+}  // namespace headrace::cli

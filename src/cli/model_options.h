@@ -1,0 +1,34 @@
+#pragma once
+// The arguments that every command which runs a model shares, and the opening of that model with a progress bar.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/options.h"
+#include "engine/serving_model.h"
+
+namespace headrace::cli {
+
+struct ModelOptions {
+  std::string path;
+  std::string device = "cpu";
+  engine::ServingOptions serving;
+
+  // Declares MODEL.
+  void declare_model(Options& options);
+  // Declares the options of the engine under a heading of their own; rows of config.def whose flag stands in `without`
+  // make no sense for the command and are left out.
+  void declare_engine(Options& options, const std::vector<std::string_view>& without = {});
+  // Errors: unsupported for a device that this build lacks.
+  Status check_device() const;
+};
+
+// Errors: those of ServingModel::open and check_device().
+Result<std::unique_ptr<engine::ServingModel>> open_model(const ModelOptions& options);
+
+// The highest resident memory of this process so far, in bytes; 0 where the system does not say.
+uint64_t peak_rss_bytes();
+
+}  // namespace headrace::cli
