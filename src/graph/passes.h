@@ -22,6 +22,9 @@ struct DtypePolicy {
   DType accumulate = DType::f32;
   DType logits = DType::f32;
   DType kv = DType::f16;
+  // With int8: two terms of activation (some 15 bits, twice the dot products) in the linears that make queries, keys, values
+  // and the logits of `sample`; one term in all others.
+  bool two_terms_where_sensitive = true;
 
   static DtypePolicy exact() { return {Activation::f32, DType::f32, DType::f32, DType::f32, DType::f32}; }
 };

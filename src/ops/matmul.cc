@@ -72,10 +72,7 @@ double product_flops(const NodeSizes& sizes) {
 }
 
 // Rounding of a float32 sum of K products of order 1: its error grows as sqrt(K) by chance and K at worst.
-Tolerance product_tolerance(std::span<const ValueType> inputs, const Attrs&) {
-  const double columns = static_cast<double>(inputs[0].shape[1].constant());
-  return {1e-6 * std::sqrt(columns) + 1e-6, 1e-5};
-}
+Tolerance product_tolerance(int64_t columns) { return {1e-6 * std::sqrt(static_cast<double>(columns)) + 1e-6, 1e-5}; }
 
 // out[t][n] = bias[n] + sum over k of x(t, k) * weight[n][k].
 template <class X>
@@ -175,7 +172,14 @@ std::vector<OpCase> cases_matmul() {
 
 // ---- quantize_rows ---------------------------------------------------------------------------------------------
 
-Result<std::vector<ValueType>> infer_quantize(std::span<const ValueType> inputs, const Attrs&) {
+Status want_terms(std::string_view op, int32_t terms) {
+  if (terms == 1 || terms == 2) return Status();
+  return make_status(Code::invalid_argument, "{}: terms: want 1 or 2, got {}", op, terms);
+}
+
+Result<std::vector<ValueType>> infer_quantize(std::span<const ValueType> inputs, const Attrs& attrs) {
+  const int32_t terms = attrs.as<Q8Attrs>().terms;
+  if (Status bad = want_terms("quantize_rows", terms); !bad.ok()) return tl::unexpected(bad);
   if (inputs.size() != 1) return error(Code::invalid_argument, "quantize_rows: want 1 input, got {}", inputs.size());
   if (Status bad = want_tensor("quantize_rows", "x", inputs[0], DType::f32); !bad.ok()) return tl::unexpected(bad);
   const Dim rows = inputs[0].shape[0];
@@ -183,17 +187,18 @@ Result<std::vector<ValueType>> infer_quantize(std::span<const ValueType> inputs,
   if (columns % kActivationBlock != 0) {
     return error(Code::unsupported, "quantize_rows: want whole blocks of {} columns, got {}", kActivationBlock, columns);
   }
-  return std::vector{ValueType::tensor(DType::i8, {rows, columns}),
+  return std::vector{ValueType::tensor(DType::i8, {rows, terms * columns}),
                      ValueType::tensor(DType::f32, {rows, columns / kActivationBlock}),
                      ValueType::tensor(DType::i32, {rows, columns / kActivationBlock})};
 }
 
 Cost cost_quantize(const NodeSizes& sizes) {
-  return cost_of(sizes, 4.0 * static_cast<double>(sizes.inputs[0].shape.elements(sizes.bindings)));
+  return cost_of(sizes, 4.0 * static_cast<double>(sizes.outputs[0].shape.elements(sizes.bindings)));
 }
 
 // The definition's own float32 steps: rounding is what this op does, so its outputs are compared exactly.
-void reference_quantize(const Attrs&, std::span<const HostValue> inputs, std::span<HostTensor> outputs) {
+void reference_quantize(const Attrs& attrs, std::span<const HostValue> inputs, std::span<HostTensor> outputs) {
+  const bool two = attrs.as<Q8Attrs>().terms == 2;
   const std::vector<double>& x = inputs[0].tensor.values;
   for (size_t block = 0; block < x.size() / kActivationBlock; ++block) {
     const size_t first = block * kActivationBlock;
@@ -201,13 +206,21 @@ void reference_quantize(const Attrs&, std::span<const HostValue> inputs, std::sp
     for (int i = 0; i < kActivationBlock; ++i) peak = std::max(peak, std::fabs(static_cast<float>(x[first + i])));
     const bool zero = peak < kActivationFloor;
     const float inverse = zero ? 0.0f : 127.0f / peak;
+    const float scale = zero ? 0.0f : peak / 127.0f;
     double sum = 0;
     for (int i = 0; i < kActivationBlock; ++i) {
-      const double code = std::nearbyint(static_cast<float>(x[first + i]) * inverse);
-      outputs[0].values[first + i] = code;
-      sum += code;
+      const float value = static_cast<float>(x[first + i]);
+      const float code = std::nearbyint(value * inverse);
+      outputs[0].values[two ? 2 * first + i : first + i] = code;
+      sum += two ? 256 * code : code;
+      if (!two) continue;
+      const float product = scale * code;
+      const float rest = (value - product) * (256.0f * inverse);
+      const float second = std::nearbyint(std::clamp(rest, -127.0f, 127.0f));
+      outputs[0].values[2 * first + kActivationBlock + i] = second;
+      sum += second;
     }
-    outputs[1].values[block] = zero ? 0.0f : peak / 127.0f;
+    outputs[1].values[block] = two ? scale / 256.0f : scale;
     outputs[2].values[block] = sum;
   }
 }
@@ -215,13 +228,6 @@ void reference_quantize(const Attrs&, std::span<const HostValue> inputs, std::sp
 Tolerance exact(std::span<const ValueType>, const Attrs&) { return {0, 0}; }
 
 std::vector<OpCase> cases_quantize() {
-  std::vector<OpCase> cases;
-  for (const int64_t tokens : {0, 1, 2, 3, 17}) {
-    for (const int64_t columns : {32, 96, 576}) {
-      cases.push_back({fmt::format("T={} K={}", tokens, columns), Attrs(), {activations(tokens, columns)}});
-    }
-  }
-  cases.push_back({"strided", Attrs(), {activations(5, 96, true)}});
   // Ties, signed zeros, a block below the floor, one of a single spike and the largest floats.
   CaseInput edges = activations(1, 160);
   edges.values.assign(160, 0.0);
@@ -232,11 +238,22 @@ std::vector<OpCase> cases_quantize() {
     edges.values[96 + i] = (i % 2 == 0 ? 1 : -1) * 1e-20;
     edges.values[128 + i] = i % 2 == 0 ? -0.0 : 0.0;
   }
-  cases.push_back({"edges", Attrs(), {edges}});
-  for (const int64_t columns : {576, 1536}) {
-    for (const int64_t tokens : {1, 512}) {
-      cases.push_back({fmt::format("T={} K={} bench", tokens, columns), Attrs(), {activations(tokens, columns)}, true,
-                       phase_of(tokens)});
+  std::vector<OpCase> cases;
+  for (const int32_t terms : {1, 2}) {
+    const Q8Attrs attrs{terms};
+    const std::string more = terms == 1 ? "" : " terms=2";
+    for (const int64_t tokens : {0, 1, 2, 3, 17}) {
+      for (const int64_t columns : {32, 96, 576}) {
+        cases.push_back({fmt::format("T={} K={}{}", tokens, columns, more), attrs, {activations(tokens, columns)}});
+      }
+    }
+    cases.push_back({"strided" + more, attrs, {activations(5, 96, true)}});
+    cases.push_back({"edges" + more, attrs, {edges}});
+    for (const int64_t columns : {576, 1536}) {
+      for (const int64_t tokens : {1, 512}) {
+        cases.push_back({fmt::format("T={} K={} bench{}", tokens, columns, more), attrs, {activations(tokens, columns)},
+                         true, phase_of(tokens)});
+      }
     }
   }
   return cases;
@@ -244,16 +261,18 @@ std::vector<OpCase> cases_quantize() {
 
 // ---- matmul_q8 -------------------------------------------------------------------------------------------------
 
-Result<std::vector<ValueType>> infer_matmul_q8(std::span<const ValueType> inputs, const Attrs&) {
+Result<std::vector<ValueType>> infer_matmul_q8(std::span<const ValueType> inputs, const Attrs& attrs) {
+  const int32_t terms = attrs.as<Q8Attrs>().terms;
+  if (Status bad = want_terms("matmul_q8", terms); !bad.ok()) return tl::unexpected(bad);
   if (inputs.size() < 4) return error(Code::invalid_argument, "matmul_q8: want 4 or 5 inputs, got {}", inputs.size());
   if (Status bad = want_tensor("matmul_q8", "q", inputs[0], DType::i8); !bad.ok()) return tl::unexpected(bad);
   const Dim tokens = inputs[0].shape[0];
-  const int64_t columns = inputs[0].shape[1].constant();
+  const int64_t columns = inputs[0].shape[1].constant() / terms;
   const Shape per_block{tokens, columns / kActivationBlock};
-  if (columns % kActivationBlock != 0 || inputs[1] != ValueType::tensor(DType::f32, per_block) ||
+  if (inputs[0].shape[1].constant() % (terms * kActivationBlock) != 0 || inputs[1] != ValueType::tensor(DType::f32, per_block) ||
       inputs[2] != ValueType::tensor(DType::i32, per_block)) {
-    return error(Code::invalid_argument, "matmul_q8: want the outputs of quantize_rows, got {}, {}, {}", describe(inputs[0]),
-                 describe(inputs[1]), describe(inputs[2]));
+    return error(Code::invalid_argument, "matmul_q8: want the outputs of quantize_rows with {} term(s), got {}, {}, {}",
+                 terms, describe(inputs[0]), describe(inputs[1]), describe(inputs[2]));
   }
   const Result<int64_t> rows = want_weights("matmul_q8", inputs, 3, columns);
   if (!rows) return tl::unexpected(rows.error());
@@ -264,28 +283,34 @@ Result<std::vector<ValueType>> infer_matmul_q8(std::span<const ValueType> inputs
   return std::vector{ValueType::tensor(DType::f32, {tokens, *rows})};
 }
 
-void reference_matmul_q8(const Attrs&, std::span<const HostValue> inputs, std::span<HostTensor> outputs) {
+void reference_matmul_q8(const Attrs& attrs, std::span<const HostValue> inputs, std::span<HostTensor> outputs) {
   const HostTensor& q = inputs[0].tensor;
   const HostTensor& scale = inputs[1].tensor;
-  const int64_t columns = q.dims[1];
+  const int32_t terms = attrs.as<Q8Attrs>().terms;
+  const int64_t blocks = scale.dims[1];
   product(inputs[3].tensor, inputs.size() > 4 ? &inputs[4].tensor : nullptr, outputs[0], [&](int64_t t, int64_t k) {
-    return q.values[t * columns + k] * scale.values[(t * columns + k) / kActivationBlock];
+    const int64_t block = t * blocks + k / kActivationBlock;
+    const double* codes = q.values.data() + block * terms * kActivationBlock + k % kActivationBlock;
+    return (terms == 1 ? codes[0] : 256 * codes[0] + codes[kActivationBlock]) * scale.values[block];
   });
 }
 
 // The three outputs of quantize_rows for random rows: `sum` must be that of `q`, so the values are given. `code(i)` makes them.
 template <class Code>
-std::vector<CaseInput> quantized(int64_t tokens, int64_t columns, bool strided, const Code& code) {
+std::vector<CaseInput> quantized(int64_t tokens, int64_t columns, int32_t terms, bool strided, const Code& code) {
   const int64_t blocks = tokens * columns / kActivationBlock;
-  CaseInput q{.dtype = DType::i8, .dims = {tokens, columns}, .strided = strided};
+  CaseInput q{.dtype = DType::i8, .dims = {tokens, terms * columns}, .strided = strided};
   CaseInput scale{.dtype = DType::f32, .dims = {tokens, columns / kActivationBlock}, .strided = strided};
   CaseInput sum{.dtype = DType::i32, .dims = scale.dims, .strided = strided};
-  for (int64_t i = 0; i < tokens * columns; ++i) q.values.push_back(code(i));
+  for (int64_t i = 0; i < terms * tokens * columns; ++i) q.values.push_back(code(i));
   for (int64_t block = 0; block < blocks; ++block) {
+    const double* codes = q.values.data() + block * terms * kActivationBlock;
     double total = 0;
-    for (int i = 0; i < kActivationBlock; ++i) total += q.values[block * kActivationBlock + i];
+    for (int i = 0; i < kActivationBlock; ++i) {
+      total += terms == 1 ? codes[i] : 256 * codes[i] + codes[kActivationBlock + i];
+    }
     sum.values.push_back(total);
-    scale.values.push_back(static_cast<float>((1.0 + static_cast<double>(block % 7)) / 512.0));
+    scale.values.push_back(static_cast<float>((1.0 + static_cast<double>(block % 7)) / (terms == 1 ? 512.0 : 131072.0)));
   }
   return {q, scale, sum};
 }
@@ -295,29 +320,37 @@ double random_code(int64_t i) {
   return static_cast<double>((mixed >> 33) % 255) - 127.0;
 }
 
-std::vector<OpCase> cases_matmul_q8() {
+void add_q8_cases(const Q8Attrs& attrs, std::vector<OpCase>& cases) {
   static constexpr Format kFormats[] = {Format::q4_0, Format::q4_1, Format::q8_0};
-  std::vector<OpCase> cases;
+  const std::string more = attrs.terms == 1 ? "" : " terms=2";
   each_case(kFormats, kFormats, [&](Format format, int64_t tokens, int64_t rows, int64_t columns, bool bench) {
-    std::vector<CaseInput> inputs = quantized(tokens, columns, false, random_code);
+    // Two terms serve q, k, v and the logits alone.
+    if (bench && attrs.terms == 2 && rows != kRealSizes[0].rows && rows < 10000) return;
+    std::vector<CaseInput> inputs = quantized(tokens, columns, attrs.terms, false, random_code);
     inputs.push_back(matrix(format, rows, columns));
-    cases.push_back({case_name(format, tokens, rows, columns), MatmulAttrs{}, std::move(inputs), bench,
+    cases.push_back({case_name(format, tokens, rows, columns, more), attrs, std::move(inputs), bench,
                      bench ? phase_of(tokens) : ""});
   });
   for (const Format format : kFormats) {
-    std::vector<CaseInput> inputs = quantized(3, 64, true, random_code);
+    std::vector<CaseInput> inputs = quantized(3, 64, attrs.terms, true, random_code);
     inputs.push_back(matrix(format, 35, 64));
     inputs.push_back(vector(Format::f32, 35));
-    cases.push_back({case_name(format, 3, 35, 64, " bias strided"), MatmulAttrs{}, std::move(inputs)});
+    cases.push_back({case_name(format, 3, 35, 64, " bias strided" + more), attrs, std::move(inputs)});
     // Every product at its largest: what a 16-bit partial sum would saturate on.
     for (const double extreme : {127.0, -127.0}) {
-      inputs = quantized(2, 64, false, [&](int64_t) { return extreme; });
+      inputs = quantized(2, 64, attrs.terms, false, [&](int64_t) { return extreme; });
       inputs.push_back(matrix(format, 16, 64));
       inputs.back().values.assign(16 * 64, 1.0);
       for (int n = 8; n < 16; ++n) std::fill_n(inputs.back().values.begin() + n * 64, 64, -1.0);
-      cases.push_back({case_name(format, 2, 16, 64, extreme > 0 ? " largest" : " smallest"), MatmulAttrs{}, std::move(inputs)});
+      cases.push_back({case_name(format, 2, 16, 64, (extreme > 0 ? " largest" : " smallest") + more), attrs,
+                       std::move(inputs)});
     }
   }
+}
+
+std::vector<OpCase> cases_matmul_q8() {
+  std::vector<OpCase> cases;
+  for (const int32_t terms : {1, 2}) add_q8_cases(Q8Attrs{terms}, cases);
   return cases;
 }
 
@@ -328,7 +361,9 @@ constinit const Op matmul = {
     .infer = infer_matmul,
     .cost = [](const NodeSizes& sizes) { return cost_of(sizes, product_flops(sizes)); },
     .reference = reference_matmul,
-    .tolerance = product_tolerance,
+    .tolerance = [](std::span<const ValueType> inputs, const Attrs&) {
+      return product_tolerance(inputs[0].shape[1].constant());
+    },
     .cases = cases_matmul,
 };
 
@@ -344,9 +379,12 @@ constinit const Op quantize_rows = {
 constinit const Op matmul_q8 = {
     .name = "matmul_q8",
     .infer = infer_matmul_q8,
+    // The columns of q are those of every term: two terms count as twice the work.
     .cost = [](const NodeSizes& sizes) { return cost_of(sizes, product_flops(sizes)); },
     .reference = reference_matmul_q8,
-    .tolerance = product_tolerance,
+    .tolerance = [](std::span<const ValueType> inputs, const Attrs&) {
+      return product_tolerance(inputs[1].shape[1].constant() * kActivationBlock);
+    },
     .cases = cases_matmul_q8,
 };
 

@@ -5,10 +5,13 @@
 // Symmetric 8-bit blocks of kActivationBlock values, in float32 steps that every kernel takes alike (outputs agree to
 // the bit): peak = max|x|, scale = peak / 127, q = x * (127 / peak) rounded half to even, sum = the block's sum of q (what
 // offset formats multiply by their minimum). A block with a peak below kActivationFloor is all zeros, scale too.
+// With terms=2 the rest is quantized too, some 15 bits in all: r = x - scale * q in two roundings, q2 = r * (256 * (127 / peak))
+// clamped to +-127 and rounded alike; q is then i8 [T, 2 * K], 32 bytes of q and 32 of q2 a block; scale = peak / 127 / 256 and
+// sum = 256 * sum(q) + sum(q2), so that x ~= scale * (256 * q + q2).
 //
-// matmul_q8(q, scale, sum, weight [N, K], bias weight [N]?) -> f32 [T, N]: weights of q4_0, q4_1 or q8_0; integer dot products
-// exact, then per block in rising order acc = fma(dot, weight_scale * scale, acc) and, for offset formats,
-// acc = fma(weight_min, scale * sum, acc); the bias last.
+// matmul_q8(q, scale, sum, weight [N, K], bias weight [N]?) -> f32 [T, N]: weights of q4_0, q4_1 or q8_0; integer dot
+// products exact (with terms=2 dot = 256 * dot(q) + dot(q2), rounded once to float32), then per block in rising order
+// acc = fma(dot, weight_scale * scale, acc) and, for offset formats, acc = fma(weight_min, scale * sum, acc); the bias last.
 
 #include "ops/op.h"
 
@@ -19,6 +22,12 @@ inline constexpr float kActivationFloor = 0x1p-100f;
 struct MatmulAttrs {
   bool operator==(const MatmulAttrs&) const = default;
   std::string describe() const { return {}; }
+};
+// Of quantize_rows and matmul_q8: how many 8-bit terms make one activation, 1 or 2.
+struct Q8Attrs {
+  int32_t terms = 1;
+  bool operator==(const Q8Attrs&) const = default;
+  std::string describe() const { return terms == 1 ? std::string() : fmt::format("terms={}", terms); }
 };
 extern const Op matmul;
 extern const Op quantize_rows;

@@ -6,6 +6,9 @@
 // once per thread and chunk, so that one pointer reaches all operands of a block. A result's order is in ops/matmul.h: it
 // depends on K alone. Few tokens: bound by reading the weights. Many: per block and 16 x 1 outputs 8 dot products
 // and 2 (with a minimum 3) multiplies on the same ports, so at most 80% (73%) of the int8 peak.
+//
+// Two terms of activations: the same block twice, 256 * sum of the first + sum of the second in int32. The largest is
+// that of q8_0's biased codes, 257 * 32 * 255 * 127 = 2.7e8, and the correction half of it.
 #include "kernels/cpu/matmul_tile.h"
 #include "ops/matmul.h"
 
@@ -19,7 +22,8 @@ HR_INLINE int32_t load_word(const int8_t* q) {
 }
 
 // A Dot accumulates sum over four codes of code * q in each lane, exactly. prepare() is what tokens share; kZero is the code
-// that means 0 after prepare(), whose part in the sum the caller takes out through finish()'s argument.
+// that means 0 after prepare(), whose part in the sum the caller takes out through start() and finish(). With two terms it
+// calls start(0), adds the first, next_term() with the correction, adds the second, finish_terms().
 #if defined(HEADRACE_ISA_AVX512)
 constexpr int kTokens = 12;  // 12 integer and 12 float accumulators of 32 registers
 
@@ -33,6 +37,10 @@ struct Dot {
     sum = _mm512_dpbusd_epi32(sum, codes.v, _mm512_set1_epi32(load_word(q)));
   }
   HR_INLINE F32x16 finish(int32_t) const { return {_mm512_cvtepi32_ps(sum)}; }
+  HR_INLINE void next_term(int32_t correction) {
+    sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), _mm512_set1_epi32(correction));
+  }
+  HR_INLINE F32x16 finish_terms() const { return {_mm512_cvtepi32_ps(sum)}; }
 };
 #elif defined(HEADRACE_ISA_AVX2)
 constexpr int kTokens = 4;  // 8 of 16 registers hold integer sums; float ones live in L1 between blocks
@@ -45,6 +53,7 @@ template <class Tile>
 struct Dot {
   static constexpr int kZero = Tile::kZero;
   __m256i a, b;
+  I32x16 first;  // two terms
   HR_INLINE static I32x16 prepare(const I32x16& codes) { return codes; }
   HR_INLINE void start(int32_t) { a = b = _mm256_setzero_si256(); }
   HR_INLINE void add(const I32x16& codes, const int8_t* q) {
@@ -53,10 +62,16 @@ struct Dot {
     b = _mm256_add_epi16(b, _mm256_maddubs_epi16(codes.b, word));
     keep_order(a, b);
   }
-  HR_INLINE F32x16 finish(int32_t correction) const {
+  HR_INLINE I32x16 wide() const {
     const __m256i ones = _mm256_set1_epi16(1);
-    return to_f32(I32x16{_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones)} + broadcast(correction));
+    return {_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones)};
   }
+  HR_INLINE F32x16 finish(int32_t correction) const { return to_f32(wide() + broadcast(correction)); }
+  HR_INLINE void next_term(int32_t correction) {
+    first = shift_left<8>(wide()) + broadcast(correction);
+    start(0);
+  }
+  HR_INLINE F32x16 finish_terms() const { return to_f32(first + wide()); }
 };
 
 // Signed 8-bit codes: |w| * (q with w's sign), pairs at most 2 * 128 * 127 = 32,512, widened at once.
@@ -83,6 +98,11 @@ struct Dot<TileQ8_0> {
     keep_order(a, b);
   }
   HR_INLINE F32x16 finish(int32_t) const { return to_f32(I32x16{a, b}); }
+  HR_INLINE void next_term(int32_t) {
+    a = _mm256_slli_epi32(a, 8);
+    b = _mm256_slli_epi32(b, 8);
+  }
+  HR_INLINE F32x16 finish_terms() const { return to_f32(I32x16{a, b}); }
 };
 #else
 constexpr int kTokens = 2;
@@ -95,6 +115,7 @@ struct Dot {
     F32x16 codes[4];
   };
   F32x16 sum;
+  I32x16 first;  // two terms: a sum of products has 21 bits, 256 times it more than a float holds
   HR_INLINE static Prepared prepare(const I32x16& word) {
     return {{unsigned_byte<0>(word), unsigned_byte<8>(word), unsigned_byte<16>(word), unsigned_byte<24>(word)}};
   }
@@ -103,12 +124,17 @@ struct Dot {
     for (int i = 0; i < 4; ++i) sum = sum + w.codes[i] * broadcast(static_cast<float>(q[i]));
   }
   HR_INLINE F32x16 finish(int32_t) const { return sum; }
+  HR_INLINE void next_term(int32_t correction) {
+    first = shift_left<8>(round_to_i32(sum)) + broadcast(correction);
+    start(0);
+  }
+  HR_INLINE F32x16 finish_terms() const { return to_f32(first + round_to_i32(sum)); }
 };
 #endif
 
-// Packed activations of kCount tokens, per block: codes [kCount][32], scales f32 [kCount], then 32 bits [kCount]: for
+// Packed activations of kCount tokens, per block: codes [kCount][terms][32], scales f32 [kCount], then 32 bits [kCount]: for
 // formats with a minimum the float scale * sum, else the integer -kZero * sum.
-constexpr int64_t kTokenBlockBytes = ops::kActivationBlock + 8;
+constexpr int64_t token_block_bytes(int terms) { return ops::kActivationBlock * terms + 8; }
 
 template <class T>
 HR_INLINE T load_as(const std::byte* p) {
@@ -117,45 +143,61 @@ HR_INLINE T load_as(const std::byte* p) {
   return value;
 }
 
+// Adds the products of a block's weights with one term of each token, `q_stride` bytes apart.
 template <class Tile, int kCount>
+HR_INLINE void add_products(const std::byte* tile, const int8_t* q, int q_stride, Dot<Tile> (&dot)[kCount]) {
+  using D = Dot<Tile>;
+  if constexpr (Tile::kNibbles) {
+    const I32x16 mask = broadcast(0x0F0F0F0F);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const I32x16 word = load_i32(tile + Tile::kCodes + 64 * i);
+      const auto low = D::prepare(word & mask);
+#pragma GCC unroll 12
+      for (int t = 0; t < kCount; ++t) dot[t].add(low, q + q_stride * t + 4 * i);
+      const auto high = D::prepare(shift_right<4>(word) & mask);
+#pragma GCC unroll 12
+      for (int t = 0; t < kCount; ++t) dot[t].add(high, q + q_stride * t + 16 + 4 * i);
+    }
+  } else {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      const auto codes = D::prepare(load_i32(tile + Tile::kCodes + 64 * i));
+#pragma GCC unroll 12
+      for (int t = 0; t < kCount; ++t) dot[t].add(codes, q + q_stride * t + 4 * i);
+    }
+  }
+}
+
+template <class Tile, int kCount, int kTerms>
 void multiply(const std::byte* tile, const std::byte* x, int64_t blocks, F32x16 bias, int lanes, float* out,
               int64_t out_stride) {
-  using D = Dot<Tile>;
-  constexpr int kScales = 32 * kCount, kLast = kScales + 4 * kCount;
+  constexpr int kQStride = ops::kActivationBlock * kTerms, kScales = kQStride * kCount, kLast = kScales + 4 * kCount;
   F32x16 acc[kCount];
 #pragma GCC unroll 12
   for (int t = 0; t < kCount; ++t) acc[t] = zero_f32();
-  for (int64_t block = 0; block < blocks; ++block, tile += Tile::kBytes, x += kTokenBlockBytes * kCount) {
+  for (int64_t block = 0; block < blocks; ++block, tile += Tile::kBytes, x += token_block_bytes(kTerms) * kCount) {
     const int8_t* q = reinterpret_cast<const int8_t*>(x);
-    D dot[kCount];
+    Dot<Tile> dot[kCount];
 #pragma GCC unroll 12
     for (int t = 0; t < kCount; ++t) {
-      dot[t].start(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
+      dot[t].start(Tile::kHasMin || kTerms == 2 ? 0 : load_as<int32_t>(x + kLast + 4 * t));
     }
-    if constexpr (Tile::kNibbles) {
-      const I32x16 mask = broadcast(0x0F0F0F0F);
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-        const I32x16 word = load_i32(tile + Tile::kCodes + 64 * i);
-        const auto low = D::prepare(word & mask);
+    add_products<Tile, kCount>(tile, q, kQStride, dot);
+    if constexpr (kTerms == 2) {
 #pragma GCC unroll 12
-        for (int t = 0; t < kCount; ++t) dot[t].add(low, q + 32 * t + 4 * i);
-        const auto high = D::prepare(shift_right<4>(word) & mask);
-#pragma GCC unroll 12
-        for (int t = 0; t < kCount; ++t) dot[t].add(high, q + 32 * t + 16 + 4 * i);
-      }
-    } else {
-#pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) {
-        const auto codes = D::prepare(load_i32(tile + Tile::kCodes + 64 * i));
-#pragma GCC unroll 12
-        for (int t = 0; t < kCount; ++t) dot[t].add(codes, q + 32 * t + 4 * i);
-      }
+      for (int t = 0; t < kCount; ++t) dot[t].next_term(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
+      add_products<Tile, kCount>(tile, q + ops::kActivationBlock, kQStride, dot);
     }
     const F32x16 scale = Tile::scale(tile);
 #pragma GCC unroll 12
     for (int t = 0; t < kCount; ++t) {
-      const F32x16 value = dot[t].finish(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
+      F32x16 value;
+      if constexpr (kTerms == 1) {
+        value = dot[t].finish(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
+      } else {
+        value = dot[t].finish_terms();
+      }
       acc[t] = fma(value, scale * broadcast(load_as<float>(x + kScales + 4 * t)), acc[t]);
     }
     if constexpr (Tile::kHasMin) {
@@ -170,13 +212,13 @@ void multiply(const std::byte* tile, const std::byte* x, int64_t blocks, F32x16 
 
 using Multiply = void (*)(const std::byte*, const std::byte*, int64_t, F32x16, int, float*, int64_t);
 
-template <class Tile>
+template <class Tile, int kTerms>
 struct Multiplies {
   Multiply by_count[kTokens + 1] = {};
   constexpr Multiplies() { fill<kTokens>(); }
   template <int kCount>
   constexpr void fill() {
-    by_count[kCount] = multiply<Tile, kCount>;
+    by_count[kCount] = multiply<Tile, kCount, kTerms>;
     if constexpr (kCount > 1) fill<kCount - 1>();
   }
 };
@@ -185,33 +227,38 @@ struct Reader {
   const Multiply* by_count = nullptr;
   bool has_min = false;
   int zero = 0;
+  int terms = 1;
 };
-template <class Tile>
+template <class Tile, int kTerms>
 Reader reader() {
-  static constexpr Multiplies<Tile> kTable;
-  return {kTable.by_count, Tile::kHasMin, Dot<Tile>::kZero};
+  static constexpr Multiplies<Tile, kTerms> kTable;
+  return {kTable.by_count, Tile::kHasMin, Dot<Tile>::kZero, kTerms};
 }
+template <int kTerms>
 Reader reader_of(Format format) {
   switch (format) {
-    case Format::q4_0: return reader<TileQ4_0>();
-    case Format::q4_1: return reader<TileQ4_1>();
-    case Format::q8_0: return reader<TileQ8_0>();
+    case Format::q4_0: return reader<TileQ4_0, kTerms>();
+    case Format::q4_1: return reader<TileQ4_1, kTerms>();
+    case Format::q8_0: return reader<TileQ8_0, kTerms>();
     default: return {};
   }
+}
+Reader reader_of(Format format, const Attrs& attrs) {
+  return attrs.as<ops::Q8Attrs>().terms == 1 ? reader_of<1>(format) : reader_of<2>(format);
 }
 
 void pack(const NodeArgs& args, int64_t first, int count, const Reader& read, std::byte* out) {
   const TensorView& codes = args.inputs[0].tensor;
-  const int64_t blocks = codes.dim(1) / ops::kActivationBlock;
+  const int64_t blocks = args.inputs[1].tensor.dim(1), code_bytes = ops::kActivationBlock * read.terms;
   for (int t = 0; t < count; ++t) {
     const int8_t* q = codes.row<int8_t>(first + t);
     const float* scales = args.inputs[1].tensor.row<float>(first + t);
     const int32_t* sums = args.inputs[2].tensor.row<int32_t>(first + t);
     std::byte* to = out;
-    for (int64_t block = 0; block < blocks; ++block, to += kTokenBlockBytes * count) {
-      __builtin_memcpy(to + 32 * t, q + 32 * block, 32);
-      __builtin_memcpy(to + 32 * count + 4 * t, scales + block, 4);
-      std::byte* last = to + 36 * count + 4 * t;
+    for (int64_t block = 0; block < blocks; ++block, to += token_block_bytes(read.terms) * count) {
+      __builtin_memcpy(to + code_bytes * t, q + code_bytes * block, code_bytes);
+      __builtin_memcpy(to + code_bytes * count + 4 * t, scales + block, 4);
+      std::byte* last = to + (code_bytes + 4) * count + 4 * t;
       if (read.has_min) {
         const float offset = scales[block] * static_cast<float>(sums[block]);
         __builtin_memcpy(last, &offset, 4);
@@ -223,30 +270,30 @@ void pack(const NodeArgs& args, int64_t first, int count, const Reader& read, st
   }
 }
 
-int64_t token_bytes(int64_t columns) { return columns / ops::kActivationBlock * kTokenBlockBytes; }
-
-int64_t packed_bytes(int64_t columns) {
-  return (chunk_tokens_for(token_bytes(columns), kTokens) * token_bytes(columns) + 63) / 64 * 64;
+int64_t packed_bytes(int64_t token_bytes) {
+  return (chunk_tokens_for(token_bytes, kTokens) * token_bytes + 63) / 64 * 64;
 }
 
 size_t scratch_bytes(const NodeSizes& sizes, int team_size) {
-  return static_cast<size_t>(team_size * packed_bytes(sizes.inputs[0].shape[1].eval(sizes.bindings)));
+  const int64_t blocks = sizes.inputs[1].shape[1].eval(sizes.bindings);
+  return static_cast<size_t>(team_size * packed_bytes(blocks * token_block_bytes(sizes.attrs.as<ops::Q8Attrs>().terms)));
 }
 
-bool supports(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs&) {
-  return reader_of(inputs[3].format).by_count != nullptr;
+bool supports(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs& attrs) {
+  return reader_of(inputs[3].format, attrs).by_count != nullptr;
 }
 
 void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
   const WeightView& weight = args.inputs[3].weight;
   const float* bias = args.inputs.size() > 4 ? reinterpret_cast<const float*>(args.inputs[4].weight.data) : nullptr;
   const TensorView& out = args.outputs[0].tensor;
-  const int64_t tokens = args.inputs[0].tensor.dim(0), columns = args.inputs[0].tensor.dim(1);
-  const int64_t tile_bytes = static_cast<int64_t>(tile16_bytes(weight.format, columns));
-  const int64_t chunk = chunk_tokens_for(token_bytes(columns), kTokens);
+  const Reader read = reader_of(weight.format, args.attrs);
+  const int64_t tokens = args.inputs[1].tensor.dim(0), blocks = args.inputs[1].tensor.dim(1);
+  const int64_t tile_bytes = static_cast<int64_t>(tile16_bytes(weight.format, blocks * ops::kActivationBlock));
+  const int64_t token_bytes = blocks * token_block_bytes(read.terms);
+  const int64_t chunk = chunk_tokens_for(token_bytes, kTokens);
   const Claims claims(tokens, weight.rows, tile_bytes, chunk, team.size());
-  const Reader read = reader_of(weight.format);
-  std::byte* packed = args.scratch + team.rank() * packed_bytes(columns);
+  std::byte* packed = args.scratch + team.rank() * packed_bytes(token_bytes);
   int64_t packed_chunk = -1;
 
   for (int64_t claim; (claim = team.claim(claims.count)) >= 0;) {
@@ -255,7 +302,7 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
     if (claim / claims.groups != packed_chunk) {
       packed_chunk = claim / claims.groups;
       even_parts(count, kTokens, [&](int64_t first, int part) {
-        pack(args, first_token + first, part, read, packed + first * token_bytes(columns));
+        pack(args, first_token + first, part, read, packed + first * token_bytes);
       });
     }
     const int64_t first_tile = claim % claims.groups * claims.group_tiles;
@@ -264,8 +311,7 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
       const int lanes = static_cast<int>(weight.rows - row < kTileRows ? weight.rows - row : kTileRows);
       const F32x16 bias_lanes = bias == nullptr ? zero_f32() : load_first(bias + row, lanes);
       even_parts(count, kTokens, [&](int64_t first, int part) {
-        read.by_count[part](weight.data + n * tile_bytes, packed + first * token_bytes(columns),
-                            columns / ops::kActivationBlock, bias_lanes, lanes,
+        read.by_count[part](weight.data + n * tile_bytes, packed + first * token_bytes, blocks, bias_lanes, lanes,
                             out.row<float>(first_token + first) + row, out.strides[0]);
       });
     }

@@ -47,6 +47,7 @@ HR_INLINE F32x16 operator*(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)
 HR_INLINE F32x16 operator+(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 HR_INLINE F32x16 operator-(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 HR_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+HR_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 HR_INLINE I32x16 operator+(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 HR_INLINE I32x16 operator&(I32x16 a, I32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
 template <int kBits>
@@ -101,6 +102,7 @@ HR_INLINE F32x16 operator*(F32x16 x, F32x16 y) { return {_mm256_mul_ps(x.a, y.a)
 HR_INLINE F32x16 operator+(F32x16 x, F32x16 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
 HR_INLINE F32x16 operator-(F32x16 x, F32x16 y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
 HR_INLINE F32x16 max(F32x16 x, F32x16 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+HR_INLINE F32x16 min(F32x16 x, F32x16 y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
 HR_INLINE I32x16 operator+(I32x16 x, I32x16 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
 HR_INLINE I32x16 operator&(I32x16 x, I32x16 y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
 template <int kBits>
@@ -194,6 +196,9 @@ HR_INLINE F32x16 operator-(const F32x16& x, const F32x16& y) {
 HR_INLINE F32x16 fma(const F32x16& x, const F32x16& y, const F32x16& z) { return x * y + z; }
 HR_INLINE F32x16 max(const F32x16& x, const F32x16& y) {
   return quarters<F32x16>([&](int i) HR_INLINE_LAMBDA { return x.v[i] > y.v[i] ? x.v[i] : y.v[i]; });
+}
+HR_INLINE F32x16 min(const F32x16& x, const F32x16& y) {
+  return quarters<F32x16>([&](int i) HR_INLINE_LAMBDA { return x.v[i] < y.v[i] ? x.v[i] : y.v[i]; });
 }
 HR_INLINE I32x16 operator+(const I32x16& x, const I32x16& y) {
   return quarters<I32x16>([&](int i) HR_INLINE_LAMBDA { return (I32x4)((U32x4)x.v[i] + (U32x4)y.v[i]); });
