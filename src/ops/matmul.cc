@@ -277,7 +277,7 @@ Result<std::vector<ValueType>> infer_matmul_q8(std::span<const ValueType> inputs
   const Result<int64_t> rows = want_weights("matmul_q8", inputs, 3, columns);
   if (!rows) return tl::unexpected(rows.error());
   const Format format = inputs[3].format;
-  if (format != Format::q4_0 && format != Format::q4_1 && format != Format::q8_0) {
+  if (!matmul_q8_takes(format)) {
     return error(Code::unsupported, "matmul_q8: want a weight of q4_0, q4_1 or q8_0, got {}", format_info(format).name);
   }
   return std::vector{ValueType::tensor(DType::f32, {tokens, *rows})};
@@ -355,6 +355,12 @@ std::vector<OpCase> cases_matmul_q8() {
 }
 
 }  // namespace
+
+std::string Q8Attrs::describe() const { return terms == 1 ? std::string() : fmt::format("terms={}", terms); }
+
+bool matmul_q8_takes(Format format) {
+  return format == Format::q4_0 || format == Format::q4_1 || format == Format::q8_0;
+}
 
 constinit const Op matmul = {
     .name = "matmul",

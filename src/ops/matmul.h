@@ -27,8 +27,10 @@ struct MatmulAttrs {
 struct Q8Attrs {
   int32_t terms = 1;
   bool operator==(const Q8Attrs&) const = default;
-  std::string describe() const { return terms == 1 ? std::string() : fmt::format("terms={}", terms); }
+  std::string describe() const;
 };
+// The weight formats of matmul_q8; a matmul over another block format stays in float32.
+bool matmul_q8_takes(Format format);
 extern const Op matmul;
 extern const Op quantize_rows;
 extern const Op matmul_q8;

@@ -1,4 +1,4 @@
-// With the int8 policy a matmul over a block-quantized weight reads its input as 8-bit blocks: quantize_rows once per value
+// With the int8 policy a matmul over a weight that matmul_q8 takes reads its input as 8-bit blocks: quantize_rows once per value
 // and number of terms, then matmul_q8 for each of its readers.
 //
 // Two terms go where an error of the activations weighs most: the projections that attention reads, whose error the softmax
@@ -22,8 +22,7 @@ bool takes_q8(const Graph& graph, const Node& node) {
   if (node.dead || node.op != &ops::matmul) return false;
   const ValueType& weight = graph.values[node.inputs[1]].type;
   if (weight.kind != ValueType::Kind::weight || weight.shape.rank() != 2) return false;
-  return format_info(weight.format).block_elements >= ops::kActivationBlock &&
-         weight.shape[1].constant() % ops::kActivationBlock == 0;
+  return ops::matmul_q8_takes(weight.format) && weight.shape[1].constant() % ops::kActivationBlock == 0;
 }
 
 // Whether `node` reads `value` as a query, key, value or row of logits.

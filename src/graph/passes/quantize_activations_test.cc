@@ -91,6 +91,15 @@ TEST(QuantizeActivations, LeavesFloatWeightsAlone) {
   EXPECT_EQ(run_alone(p.graph, "quantize_activations"), 0);
 }
 
+TEST(QuantizeActivations, LeavesBlockFormatsWithoutAnIntegerKernelToMatmul) {
+  WithInput p(256);
+  p.graph.set_output("a", linear(p.graph, p.x, "a", Format::q4_k, 40, 256));
+  p.graph.set_output("b", linear(p.graph, p.x, "b", Format::q5_0, 40, 256));
+  EXPECT_EQ(run_alone(p.graph, "quantize_activations"), 0);
+  EXPECT_EQ(p.graph.nodes[0].op, &ops::matmul);
+  EXPECT_EQ(p.graph.nodes[1].op, &ops::matmul);
+}
+
 TEST(QuantizeActivations, DoesNothingWhenThePolicyKeepsFloats) {
   WithInput p(64);
   p.graph.set_output("a", linear(p.graph, p.x, "a", Format::q8_0, 40, 64));
