@@ -10,7 +10,8 @@ import re
 import sys
 
 import tokenizers
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
+                        trainers)
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -39,9 +40,81 @@ def split_patterns():
     return {"reference": f"tokenizers {tokenizers.__version__}", "rows": rows}
 
 
+CORPUS = ["the quick brown fox jumps over the lazy dog", "hello world, hello again; it's fine.", "12 123 1234",
+          "na\u00efve caf\u00e9 stra\u00dfe", "def f(x):\n    return x + 1\n", "\u3053\u3093 \u4e16\u754c"] * 3
+TEXTS = ["", " ", "hello world", "  Hello,  WORLD! ", "it's 1234 caf\u00e9 cafe\u0301 \ufb01", "<s>hello</s> x <s> y", "a-b--c",
+         "\u4e16\u754c \u3053\u3093\U0001f600", "x\u00a0y\u3000z\u200b\t\n", "\u0663\u00bd \u2460", "\u212b\u0344\u1e9b\u0323", "\uac01\u1100\u1161\u11a8"]
+
+
+def components():
+    """Small tokenizers, one for each component that the suite of cases leaves out; text -> ids, offsets, text."""
+    n, p, d, pp = normalizers, pre_tokenizers, decoders, processors
+    special = ["<unk>", "<s>", "</s>"]
+
+    def trained(model, trainer, norm=None, pre=None, post=None, dec=None):
+        t = Tokenizer(model)
+        for name, part in (("normalizer", norm), ("pre_tokenizer", pre)):
+            if part is not None:
+                setattr(t, name, part)
+        t.train_from_iterator(CORPUS, trainer(vocab_size=160, special_tokens=special, show_progress=False))
+        for name, part in (("post_processor", post), ("decoder", dec)):
+            if part is not None:
+                setattr(t, name, part)
+        return t
+
+    def unigram(**kw):
+        return trainers.UnigramTrainer(unk_token="<unk>", **kw)
+
+    def byte_level(vocab_size, **kw):
+        return bpe(vocab_size=300, initial_alphabet=p.ByteLevel.alphabet(), **kw)
+
+    bpe = trainers.BpeTrainer
+    unk = dict(unk_token="<unk>")
+    return {
+        "unigram_metaspace": trained(models.Unigram(), unigram, n.NFKC(), p.Metaspace(), None, d.Metaspace()),
+        "wordlevel_whitespace": trained(models.WordLevel(**unk), trainers.WordLevelTrainer, n.Lowercase(), p.Whitespace()),
+        "bpe_fused_unk": trained(models.BPE(fuse_unk=True, **unk), bpe, n.Sequence([n.NFD(), n.StripAccents(), n.Strip()]),
+                                 p.WhitespaceSplit()),
+        "bpe_suffix": trained(models.BPE(end_of_word_suffix="</w>", **unk),
+                              lambda **kw: bpe(end_of_word_suffix="</w>", **kw), n.NFKD(), p.BertPreTokenizer(), None,
+                              d.BPEDecoder()),
+        "bpe_prefix": trained(models.BPE(continuing_subword_prefix="##", **unk),
+                              lambda **kw: bpe(continuing_subword_prefix="##", **kw), n.NFC(),
+                              p.Sequence([p.Punctuation(), p.Digits(individual_digits=True), p.WhitespaceSplit()])),
+        "roberta": trained(models.BPE(), byte_level, None, p.ByteLevel(add_prefix_space=True),
+                           pp.RobertaProcessing(("</s>", 2), ("<s>", 1)), d.ByteLevel()),
+        "bert": trained(models.WordPiece(**unk), trainers.WordPieceTrainer, n.BertNormalizer(strip_accents=False),
+                        p.BertPreTokenizer(), pp.BertProcessing(("</s>", 2), ("<s>", 1)), d.WordPiece(cleanup=False)),
+        "split_regex": trained(models.BPE(**unk), bpe, n.Replace("l", "L"),
+                               p.Sequence([p.Split(Regex(r"[-,;]"), "merged_with_next"), p.Split(Regex(r"\S+"), "removed", True),
+                                           p.Split("o", "contiguous"), p.Digits()])),
+        "legacy_llama": trained(models.BPE(byte_fallback=True, **unk), bpe,
+                                n.Sequence([n.Prepend("\u2581"), n.Replace(" ", "\u2581")]), None,
+                                pp.TemplateProcessing("<s> $A", "<s> $A </s> $B:1", [("<s>", 1), ("</s>", 2)]),
+                                d.Sequence([d.Replace("\u2581", " "), d.ByteFallback(), d.Fuse(), d.Strip(" ", 1, 0)])),
+    }
+
+
+def component_goldens():
+    rows = []
+    for name, tok in components().items():
+        source = tok.to_str()
+        cases = []
+        for text in TEXTS:
+            for pair in (None, "hello"):
+                e = tok.encode(text, pair)
+                offsets = []
+                for (begin, end), of in zip(e.offsets, e.sequence_ids):
+                    part = pair if of == 1 else text
+                    offsets.append([len(part[:begin].encode()), len(part[:end].encode())] if of is not None else None)
+                cases.append([text, pair, e.ids, offsets, e.type_ids, tok.decode(e.ids, skip_special_tokens=False)])
+        rows.append([name, json.loads(source), cases])
+    return {"reference": f"tokenizers {tokenizers.__version__}", "rows": rows}
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
-    for name, make in {"split_patterns": split_patterns}.items():
+    for name, make in {"split_patterns": split_patterns, "tokenizer_components": component_goldens}.items():
         data = make()
         rows = ",\n".join(json.dumps(row, ensure_ascii=True) for row in data.pop("rows"))
         head = json.dumps(data, ensure_ascii=True)[:-1]

@@ -8,9 +8,12 @@
 namespace headrace::text {
 namespace {
 
+// A character of the result and how many of the source it stands for, as the library counts: 0 one for one,
+// above 0 added, below 0 that many more taken away. The library hands out sources in order, also where marks
+// change places.
 struct Char {
   char32_t code;
-  ByteRange source;
+  int change;
 };
 
 constexpr char32_t kHangulBase = 0xAC00, kLeadBase = 0x1100, kVowelBase = 0x1161, kFinalBase = 0x11A7;
@@ -32,18 +35,18 @@ void append_char(AlignedText& out, char32_t code, ByteRange source) {
   out.append(bytes, source);
 }
 
-void decompose(char32_t code, ByteRange source, bool compatible, std::vector<Char>& out) {
+void decompose(char32_t code, bool compatible, std::vector<Char>& out) {
   if (code >= kHangulBase && code < kHangulBase + kSyllables) {
     const int index = static_cast<int>(code - kHangulBase);
-    out.push_back({static_cast<char32_t>(kLeadBase + index / (kVowels * kFinals)), source});
-    out.push_back({static_cast<char32_t>(kVowelBase + index / kFinals % kVowels), source});
-    if (index % kFinals) out.push_back({static_cast<char32_t>(kFinalBase + index % kFinals), source});
+    out.push_back({static_cast<char32_t>(kLeadBase + index / (kVowels * kFinals)), 0});
+    out.push_back({static_cast<char32_t>(kVowelBase + index / kFinals % kVowels), 1});
+    if (index % kFinals) out.push_back({static_cast<char32_t>(kFinalBase + index % kFinals), 1});
     return;
   }
   const std::u32string_view parts =
       compatible ? compatible_decomposition(code) : canonical_decomposition(code);
-  if (parts.empty()) out.push_back({code, source});
-  for (const char32_t part : parts) out.push_back({part, source});
+  if (parts.empty()) out.push_back({code, 0});
+  for (size_t i = 0; i < parts.size(); ++i) out.push_back({parts[i], i > 0});
 }
 
 // Marks between two characters of class 0 stand in the order of their classes.
@@ -86,7 +89,7 @@ void compose_all(std::vector<Char>& chars) {
       if (adjacent || (last_class != 0 && last_class < its_class)) {
         if (const char32_t composed = compose_pair(out[starter].code, c.code)) {
           out[starter].code = composed;
-          out[starter].source.end = std::max(out[starter].source.end, c.source.end);
+          out[starter].change += c.change - 1;
           continue;
         }
       }
@@ -114,11 +117,20 @@ class Form final : public Normalizer {
     if (leaves(text.text)) return;
     const bool compatible = form_ == UnicodeForm::nfkc || form_ == UnicodeForm::nfkd;
     std::vector<Char> chars;
-    for_each_char(text, [&](char32_t code, ByteRange source) { decompose(code, source, compatible, chars); });
+    std::vector<ByteRange> sources;
+    for_each_char(text, [&](char32_t code, ByteRange source) {
+      decompose(code, compatible, chars);
+      sources.push_back(source);
+    });
     order_marks(chars);
     if (form_ == UnicodeForm::nfc || form_ == UnicodeForm::nfkc) compose_all(chars);
     AlignedText out;
-    for (const Char& c : chars) append_char(out, c.code, c.source);
+    size_t at = 0;
+    for (const Char& c : chars) {
+      const size_t from = c.change > 0 ? std::max<size_t>(at, 1) - 1 : at;
+      append_char(out, c.code, sources[std::min(from, sources.size() - 1)]);
+      if (c.change <= 0) at += 1 - c.change;
+    }
     text = std::move(out);
   }
 

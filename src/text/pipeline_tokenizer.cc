@@ -196,7 +196,7 @@ Status PipelineTokenizer::encode_text(std::string_view text, const EncodeOptions
     append_valid(text, valid);
     HR_RETURN_IF_ERROR(run.text(valid.piece()));
   }
-  if (parts_.post.trim) trim_offsets(out);
+  if (parts_.post.trim) trim_offsets(text, out);
   return {};
 }
 
@@ -238,7 +238,7 @@ Result<Encoding> PipelineTokenizer::encode(std::string_view text, const EncodeOp
 }
 
 // White space at the ends of a token, spelled as "Ġ" in the byte alphabet, is left out of its offsets.
-void PipelineTokenizer::trim_offsets(Encoding& encoding) const {
+void PipelineTokenizer::trim_offsets(std::string_view text, Encoding& encoding) const {
   const auto is_space = [](char32_t c) { return c == U'\u0120' || is_white_space(c); };
   for (size_t i = 0; i < encoding.ids.size(); ++i) {
     const std::string token = token_text(encoding.ids[i]);
@@ -256,6 +256,10 @@ void PipelineTokenizer::trim_offsets(Encoding& encoding) const {
     if (leading > 0 && is_first && parts_.post.trim->add_prefix_space) --leading;
     range.begin = std::min(range.begin + leading, range.end);
     if (range.end >= trailing) range.end = std::max(range.end - trailing, range.begin);
+    // A prefix space that stands for a longer character would end inside it.
+    for (uint32_t* at : {&range.begin, &range.end}) {
+      while (*at > 0 && *at < text.size() && (static_cast<uint8_t>(text[*at]) & 0xC0) == 0x80) --*at;
+    }
   }
 }
 

@@ -47,7 +47,7 @@ class PipelineTokenizer final : public Tokenizer {
 
   Status encode_text(std::string_view text, const EncodeOptions& options, Encoding& out) const;
   void append(const PostProcessor::Item& item, const Encoding* text, uint32_t end, Encoding& out) const;
-  void trim_offsets(Encoding& encoding) const;
+  void trim_offsets(std::string_view text, Encoding& encoding) const;
 
   explicit PipelineTokenizer(Parts parts) : parts_(std::move(parts)) {}
   Status index_added_tokens();

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "text/byte_alphabet.h"
@@ -147,6 +149,39 @@ TEST(TokenizerJson, ReportsWhatIsWrongWithTheFile) {
           R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}, "pre_tokenizer": {"type": "ByteLevel"}})"),
       Code::malformed);
   EXPECT_EQ(code(R"({"model": {"type": "Nonsense", "vocab": {}}, "decoder": null})"), Code::unsupported);
+}
+
+// Golden: each tokenizer and what the Python package that the file names makes of each text. Offsets of ids
+// that the post-processor adds are null.
+TEST(TokenizerJson, DoesWhatTheLibraryDoesWithEachComponent) {
+  std::ifstream file(HEADRACE_SOURCE_DIR "/tests/golden/tokenizer_components.json");
+  const auto golden = nlohmann::json::parse(file);
+  ASSERT_GE(golden.at("rows").size(), 9u);
+  for (const auto& row : golden.at("rows")) {
+    const auto tokenizer = Tokenizer::from_tokenizer_json(row.at(1).dump());
+    ASSERT_TRUE(tokenizer.has_value()) << row.at(0) << ": " << tokenizer.error().to_string();
+    for (const auto& want : row.at(2)) {
+      SCOPED_TRACE(row.at(0).dump() + " " + want.at(0).dump() + " " + want.at(1).dump());
+      const auto text = want.at(0).get<std::string>();
+      const auto pair = want.at(1).is_null() ? std::string() : want.at(1).get<std::string>();
+      EncodeOptions options;
+      if (!want.at(1).is_null()) options.pair = pair;
+      const auto got = (*tokenizer)->encode(text, options);
+      ASSERT_TRUE(got.has_value()) << got.error().to_string();
+      EXPECT_EQ(got->ids, want.at(2).get<std::vector<int32_t>>());
+      nlohmann::json offsets = nlohmann::json::array();
+      for (size_t i = 0; i < got->ids.size(); ++i) {
+        const bool added = i < want.at(3).size() && want.at(3).at(i).is_null();
+        offsets.push_back(added ? nlohmann::json()
+                                : nlohmann::json{got->offsets[i].begin, got->offsets[i].end});
+      }
+      EXPECT_EQ(offsets, want.at(3));
+      auto types = got->type_ids;
+      types.resize(got->ids.size());
+      EXPECT_EQ(types, want.at(4).get<std::vector<uint8_t>>());
+      EXPECT_EQ((*tokenizer)->decode(got->ids, false), want.at(5).get<std::string>());
+    }
+  }
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ Value tojson(Interpreter& in, const Value& v, Args& args) {
   style.sort_keys = bound.flag(3, false);
   if (bound.has(1) && !bound[1].is_none()) {
     style.pretty = true;
-    style.item_separator = ",";
+    style.item_separator.assign(1, ',');
     const int64_t width = bound[1].text() ? 0 : bound.integer(1, 0);
     if (width > 100) fail("tojson: want an indent of at most 100, got {}", width);
     style.indent = bound[1].text() ? bound[1].text()->bytes : std::string(std::max<int64_t>(width, 0), ' ');
