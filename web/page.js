@@ -63,33 +63,35 @@ function toggle_settings(open) {
   $("settings-toggle").setAttribute("aria-expanded", String(open));
 }
 
-// Code fences and `code` become elements; everything stays text, never HTML.
+// Code fences, `code`, **strong** and *emphasis* become elements; everything stays text, never HTML.
+const inline = [
+  [/^`([^`\n]+)`$/, "code"],
+  [/^\*\*([^*\n]+)\*\*$/, "strong"],
+  [/^\*([^*\s][^*\n]*)\*$/, "em"],
+];
+
 function render(target, text) {
   target.replaceChildren();
-  text.split("```").forEach((part, i) => {
+  text.split("```").forEach((part, i, parts) => {
     if (i % 2 === 1) {
-      const pre = document.createElement("pre");
-      const code = document.createElement("code");
+      const code = add(add(target, "pre", ""), "code", "");
       code.textContent = part.replace(/^[^\n]*\n/, "").replace(/\n$/, "");
-      pre.append(code);
-      target.append(pre);
       return;
     }
-    part.split(/(`[^`\n]+`)/).forEach((piece) => {
-      if (piece.length > 2 && piece[0] === "`" && piece.endsWith("`")) {
-        const code = document.createElement("code");
-        code.textContent = piece.slice(1, -1);
-        target.append(code);
-      } else {
-        target.append(piece);
-      }
-    });
+    // The fence's own margins stand for the line ends around it.
+    if (i > 0) part = part.replace(/^\n+/, "");
+    if (i < parts.length - 1) part = part.replace(/\n+$/, "");
+    for (const piece of part.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*|\*[^*\s][^*\n]*\*)/)) {
+      const [pattern, tag] = inline.find(([each]) => each.test(piece)) || [];
+      if (tag) add(target, tag, "", piece.match(pattern)[1]);
+      else target.append(piece);
+    }
   });
 }
 
 function add(parent, tag, name, text) {
   const element = document.createElement(tag);
-  element.className = name;
+  if (name) element.className = name;
   if (text !== undefined) element.textContent = text;
   parent.append(element);
   return element;
@@ -112,7 +114,7 @@ function show_figures(message, figures) {
   put("TTFT", figures.ttft.toFixed(0) + " ms");
   if (figures.tpot > 0) put("TPOT", figures.tpot.toFixed(1) + " ms");
   put("speed", figures.speed.toFixed(1) + " tokens/s");
-  put("tokens", figures.prompt + " + " + figures.completion);
+  put("tokens", figures.prompt ? figures.prompt + " + " + figures.completion : figures.completion);
   if (figures.finish && figures.finish !== "stop") put("ended by", figures.finish === "length" ? "length limit" : figures.finish);
 }
 
@@ -198,7 +200,7 @@ async function ask(prompt) {
     const tpot = count > 1 ? (last - first) / (count - 1) : 0;
     const figures = timings && usage
       ? { ttft: timings.ttft_ms, tpot: timings.tpot_ms, speed: timings.tokens_per_s, prompt: usage.prompt_tokens, completion: usage.completion_tokens, finish }
-      : { ttft: first - started, tpot, speed: count / ((last - started) / 1000), prompt: "?", completion: count, finish };
+      : { ttft: first - started, tpot, speed: count / ((last - started) / 1000), prompt: 0, completion: count, finish };
     show_figures(message, figures);
     history.push({ role: "assistant", content: text, figures });
   } else {

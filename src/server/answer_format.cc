@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -79,8 +80,10 @@ class Format : public AnswerFormat {
   static void add_usage(json& answer, const Usage& usage) {
     answer["usage"] = usage_json(usage);
     if (!usage.timed) return;
-    answer["timings"] = {
-        {"ttft_ms", usage.ttft_ms}, {"tpot_ms", usage.tpot_ms}, {"tokens_per_s", usage.tokens_per_s}};
+    const auto rounded = [](double value) { return std::round(value * 1e3) / 1e3; };
+    answer["timings"] = {{"ttft_ms", rounded(usage.ttft_ms)},
+                         {"tpot_ms", rounded(usage.tpot_ms)},
+                         {"tokens_per_s", rounded(usage.tokens_per_s)}};
   }
 
   const std::string id_;
@@ -145,53 +148,64 @@ class ChatFormat final : public Format {
 
 class CompletionFormat final : public Format {
  public:
-  CompletionFormat(AnswerOptions options, std::vector<std::string> prompt_texts,
-                   std::vector<TextOffsets> offsets)
+  CompletionFormat(AnswerOptions options, std::vector<CompletionPrompt> prompts)
       : Format(std::move(options), "cmpl-", "text_completion", "text_completion"),
-        prompt_texts_(std::move(prompt_texts)),
-        offsets_(std::move(offsets)) {}
+        prompts_(std::move(prompts)) {}
 
   std::string opening(int32_t index) override {
-    if (prompt_texts_[index].empty()) return {};
-    return event({.index = index, .text = prompt_texts_[index]});
+    const CompletionPrompt& prompt = prompts_[index];
+    if (prompt.echo_text.empty()) return {};
+    return print_event(json::array({choice_json({.index = index}, prompt.echo_text, {&prompt.echo_tokens})}));
   }
 
  private:
-  json event_choice(const ChoiceDelta& delta) override { return choice_json(delta, delta.text); }
+  json event_choice(const ChoiceDelta& delta) override {
+    return choice_json(delta, delta.text, {&delta.logprobs});
+  }
   json whole_choice(const ChoiceDelta& choice) override {
-    return choice_json(choice, prompt_texts_[choice.index] + choice.text);
+    const CompletionPrompt& prompt = prompts_[choice.index];
+    return choice_json(choice, prompt.echo_text + choice.text, {&prompt.echo_tokens, &choice.logprobs});
   }
 
-  json choice_json(const ChoiceDelta& choice, const std::string& text) {
+  using TokenLists = std::initializer_list<const std::vector<TokenLogprob>*>;
+
+  json choice_json(const ChoiceDelta& choice, const std::string& text, TokenLists tokens) {
     return {{"text", text},
             {"index", choice.index},
-            {"logprobs", logprobs_json(choice)},
+            {"logprobs", logprobs_json(choice.index, tokens)},
             {"finish_reason", finish_json(choice.finish)}};
   }
 
-  json logprobs_json(const ChoiceDelta& choice) {
+  json logprobs_json(int32_t index, TokenLists lists) {
     if (!options_.logprobs) return nullptr;
-    json tokens = json::array(), logprobs = json::array(), tops = json::array(), starts = json::array();
-    for (const TokenLogprob& token : choice.logprobs) {
-      const std::string bytes = options_.tokenizer->token_bytes(token.id);
-      tokens.push_back(token_label(bytes));
-      logprobs.push_back(finite_logprob(token.logprob));
-      starts.push_back(offsets_[choice.index].next(bytes));
-      json top = json::object();
-      for (const auto& [id, logprob] : token.top) {
-        // Two tokens may share a label: the better one, which comes first, keeps it.
-        top.emplace(token_label(options_.tokenizer->token_bytes(id)), finite_logprob(logprob));
+    json labels = json::array(), logprobs = json::array(), tops = json::array(), starts = json::array();
+    CompletionPrompt& prompt = prompts_[index];
+    for (const std::vector<TokenLogprob>* list : lists) {
+      for (const TokenLogprob& token : *list) {
+        const std::string bytes = options_.tokenizer->token_bytes(token.id);
+        const bool first_of_prompt = list == &prompt.echo_tokens && &token == list->data();
+        labels.push_back(token_label(bytes));
+        starts.push_back(prompt.offsets.next(bytes));
+        logprobs.push_back(first_of_prompt ? json(nullptr) : json(finite_logprob(token.logprob)));
+        tops.push_back(first_of_prompt ? json(nullptr) : top_json(token));
       }
-      tops.push_back(std::move(top));
     }
-    return {{"tokens", std::move(tokens)},
+    return {{"tokens", std::move(labels)},
             {"token_logprobs", std::move(logprobs)},
             {"top_logprobs", std::move(tops)},
             {"text_offset", std::move(starts)}};
   }
 
-  const std::vector<std::string> prompt_texts_;
-  std::vector<TextOffsets> offsets_;
+  // Two tokens may share a label: the better one, which comes first, keeps it.
+  json top_json(const TokenLogprob& token) const {
+    json top = json::object();
+    for (const auto& [id, logprob] : token.top) {
+      top.emplace(token_label(options_.tokenizer->token_bytes(id)), finite_logprob(logprob));
+    }
+    return top;
+  }
+
+  std::vector<CompletionPrompt> prompts_;
 };
 
 }  // namespace
@@ -201,9 +215,8 @@ std::unique_ptr<AnswerFormat> make_chat_format(AnswerOptions options) {
 }
 
 std::unique_ptr<AnswerFormat> make_completion_format(AnswerOptions options,
-                                                     std::vector<std::string> prompt_texts,
-                                                     std::vector<TextOffsets> offsets) {
-  return std::make_unique<CompletionFormat>(std::move(options), std::move(prompt_texts), std::move(offsets));
+                                                     std::vector<CompletionPrompt> prompts) {
+  return std::make_unique<CompletionFormat>(std::move(options), std::move(prompts));
 }
 
 std::string random_id(std::string_view prefix) {

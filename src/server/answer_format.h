@@ -48,11 +48,16 @@ struct AnswerOptions {
 
 std::unique_ptr<AnswerFormat> make_chat_format(AnswerOptions options);
 
-// `prompt_texts`: per choice, what echo puts in front ("" without echo). `offsets`: per choice, standing
-// behind the prompt.
+// What stands before a choice's own text.
+struct CompletionPrompt {
+  std::string echo_text;  // "" without echo
+  std::vector<TokenLogprob>
+      echo_tokens;      // with echo and logprobs; nothing precedes the first: it is listed as null
+  TextOffsets offsets;  // at the first token that is listed: the prompt's first or the answer's
+};
+// One prompt per choice.
 std::unique_ptr<AnswerFormat> make_completion_format(AnswerOptions options,
-                                                     std::vector<std::string> prompt_texts,
-                                                     std::vector<TextOffsets> offsets);
+                                                     std::vector<CompletionPrompt> prompts);
 
 // "chatcmpl-" and 24 random hexadecimal digits.
 std::string random_id(std::string_view prefix);

@@ -40,8 +40,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   GenerationJob job_;
   std::vector<RequestId> ids_;
   std::vector<engine::TextAssembler> assemblers_;  // one per prompt
-  std::vector<bool> aborted_;
-  std::vector<ChoiceDelta> choices_;  // so far; of a stream only `finish`
+  std::vector<ChoiceDelta> choices_;               // so far; of a stream only `finish`
   size_t running_ = 0;
   bool over_ = false;
   Usage usage_;
@@ -63,7 +62,6 @@ void Generation::start() {
   const int32_t n = job_.requests.front().n;
   choices_.resize(job_.requests.size() * static_cast<size_t>(n));
   for (size_t i = 0; i < choices_.size(); ++i) choices_[i].index = static_cast<int32_t>(i);
-  aborted_.resize(job_.requests.size());
   running_ = job_.requests.size();
   assemblers_.reserve(running_);
   for (size_t i = 0; i < job_.requests.size(); ++i) {
@@ -110,11 +108,10 @@ void Generation::on_event(size_t prompt, const Event& event) {
     choice.finish = delta.finish;
     emit(step);
   }
-  if (delta.last) return on_last(delta.timing);
-  if (assembler.should_abort() && !aborted_[prompt]) {
-    aborted_[prompt] = true;
-    backend_.abort(ids_[prompt]);
-  }
+  // Ended by a stop string, of which the engine knows nothing.
+  if (delta.finish != FinishReason::none && event.finish == FinishReason::none)
+    backend_.abort(ids_[prompt], delta.choice);
+  if (delta.last) on_last(delta.timing);
 }
 
 std::vector<TokenLogprob> Generation::score(const Event& event, const engine::TextDelta& delta) const {

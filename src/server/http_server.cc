@@ -45,7 +45,7 @@ constexpr auto kTuple = net::as_tuple(net::use_awaitable);
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kUncountedBody = 64 << 10;
 constexpr size_t kWriteSlice = 64 << 10;
-constexpr auto kLinger = std::chrono::seconds(2);
+constexpr std::chrono::milliseconds kLinger{2000};
 
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
@@ -106,11 +106,9 @@ Refusal check_framing(const HttpRequest& head, unsigned version) {
 }
 
 // The answer to a read that failed; status 0: there is nobody left to answer, or nothing wrong to tell.
-Refusal refusal_of(const error_code& ec, bool started) {
+Refusal refusal_of(const error_code& ec, bool timed_out) {
   namespace http = beast::http;
-  if (ec == beast::error::timeout) {
-    return started ? Refusal{408, "the request did not arrive in time"} : Refusal{};
-  }
+  if (timed_out) return {408, "the request did not arrive in time"};
   if (ec == http::error::header_limit || ec == http::error::buffer_overflow) {
     return {431, "the head of the request is too long"};
   }
@@ -175,12 +173,14 @@ class Session {
  public:
   Session(HttpCore& server, tcp::socket socket)
       : server_(server),
-        stream_(std::move(socket)),
+        socket_(std::move(socket)),
         buffer_(server.options_.limits.max_header_bytes + kReadBytes),
+        deadline_(server.io_),
         wake_(server.io_) {
     server_.sessions_.insert(this);
   }
   ~Session() {
+    *alive_ = nullptr;
     server_.sessions_.erase(this);
     release_body();
   }
@@ -188,11 +188,12 @@ class Session {
   net::awaitable<void> run();
   // A connection between two requests ends at once; one that works may end its answer.
   void drain() {
-    if (idle_) stream_.cancel();
+    if (idle_) cancel();
   }
   void cut() {
     gone_ = true;
-    stream_.close();
+    error_code ignored;
+    socket_.close(ignored);
     wake_.cancel();
   }
 
@@ -208,6 +209,12 @@ class Session {
   net::awaitable<bool> write_all(std::string_view bytes);
   net::awaitable<bool> refuse(int status, std::string_view message);
   net::awaitable<void> linger();
+  void expire_after(std::chrono::milliseconds time);
+  void expire_never() { deadline_.cancel(); }
+  void cancel() {
+    error_code ignored;
+    socket_.cancel(ignored);
+  }
   void watch(const std::shared_ptr<Waker>& waker);
   void wake() {
     woken_ = true;
@@ -221,17 +228,35 @@ class Session {
   const HttpLimits& limits() const { return server_.options_.limits; }
 
   HttpCore& server_;
-  beast::tcp_stream stream_;
+  tcp::socket socket_;
   beast::flat_buffer buffer_;
+  net::steady_timer deadline_;
   net::steady_timer wake_;
+  const std::shared_ptr<Session*> alive_ =
+      std::make_shared<Session*>(this);  // holds null once the session is gone
+  uint64_t num_deadlines_ = 0;
   net::cancellation_signal stop_watching_;
-  bool watching_ = false, woken_ = false, gone_ = false, idle_ = false;
+  bool watching_ = false, woken_ = false, gone_ = false, idle_ = false, timed_out_ = false;
   size_t reserved_ = 0;
 };
 
+// Cancels what the socket waits for when `time` has passed, and sets timed_out_. Replaces the earlier
+// deadline. (Beast's own stream closes the socket on a timeout: nothing could be answered then.)
+void Session::expire_after(std::chrono::milliseconds time) {
+  timed_out_ = false;
+  deadline_.expires_after(time);
+  deadline_.async_wait([alive = alive_, number = ++num_deadlines_](const error_code& ec) {
+    Session* self = *alive;
+    // A deadline that had passed when it was replaced arrives all the same.
+    if (ec || self == nullptr || self->num_deadlines_ != number) return;
+    self->timed_out_ = true;
+    self->cancel();
+  });
+}
+
 net::awaitable<void> Session::run() {
   error_code ignored;
-  stream_.socket().set_option(tcp::no_delay(true), ignored);
+  socket_.set_option(tcp::no_delay(true), ignored);
   while (co_await wait_for_request()) {
     if (!co_await serve_one()) break;
     if (server_.stopping_) break;
@@ -242,11 +267,11 @@ net::awaitable<void> Session::run() {
 net::awaitable<bool> Session::wait_for_request() {
   if (buffer_.size() > 0) co_return true;
   idle_ = true;
-  stream_.expires_after(limits().idle_timeout);
-  const auto [ec, n] = co_await stream_.async_read_some(buffer_.prepare(4096), kTuple);
+  expire_after(limits().idle_timeout);
+  const auto [ec, n] = co_await socket_.async_read_some(buffer_.prepare(4096), kTuple);
   idle_ = false;
   if (ec) {
-    gone_ = ec != beast::error::timeout && ec != net::error::operation_aborted;
+    gone_ = gone_ || ec != net::error::operation_aborted;
     co_return false;
   }
   buffer_.commit(n);
@@ -258,10 +283,10 @@ net::awaitable<bool> Session::serve_one() {
   Parser parser;
   parser.header_limit(static_cast<uint32_t>(limits().max_header_bytes));
   parser.body_limit(limits().max_body_bytes);
-  stream_.expires_after(limits().header_timeout);
-  const auto [ec, n] = co_await beast::http::async_read_header(stream_, buffer_, parser, kTuple);
+  expire_after(limits().header_timeout);
+  const auto [ec, n] = co_await beast::http::async_read_header(socket_, buffer_, parser, kTuple);
   if (ec) {
-    const Refusal refusal = refusal_of(ec, true);
+    const Refusal refusal = refusal_of(ec, timed_out_);
     if (refusal.status == 0) {
       gone_ = true;
       co_return false;
@@ -303,10 +328,10 @@ net::awaitable<bool> Session::read_body(Parser& parser, HttpRequest& request) {
       co_return co_await refuse(417, "the only expectation known is 100-continue");
     if (!co_await write_all("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
   }
-  stream_.expires_after(limits().body_timeout);
-  const auto [ec, n] = co_await beast::http::async_read(stream_, buffer_, parser, kTuple);
+  expire_after(limits().body_timeout);
+  const auto [ec, n] = co_await beast::http::async_read(socket_, buffer_, parser, kTuple);
   if (ec) {
-    const Refusal refusal = refusal_of(ec, true);
+    const Refusal refusal = refusal_of(ec, timed_out_);
     if (refusal.status != 0) co_return co_await refuse(refusal.status, refusal.message);
     gone_ = true;
     co_return false;
@@ -319,19 +344,19 @@ net::awaitable<bool> Session::read_body(Parser& parser, HttpRequest& request) {
 // stay in the socket until their turn, and a failing write then tells that the peer has gone.
 void Session::watch(const std::shared_ptr<Waker>& waker) {
   watching_ = true;
-  stream_.socket().async_wait(
-      tcp::socket::wait_read,
-      net::bind_cancellation_slot(stop_watching_.slot(), [waker](const error_code& ec) {
-        if (waker->session == nullptr) return;
-        Session& self = *waker->session;
-        self.watching_ = false;
-        if (!ec) {
-          char byte;
-          const ssize_t n = ::recv(self.stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-          if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) self.gone_ = true;
-        }
-        self.wake();
-      }));
+  socket_.async_wait(tcp::socket::wait_read,
+                     net::bind_cancellation_slot(stop_watching_.slot(), [waker](const error_code& ec) {
+                       if (waker->session == nullptr) return;
+                       Session& self = *waker->session;
+                       self.watching_ = false;
+                       if (!ec) {
+                         char byte;
+                         const ssize_t n =
+                             ::recv(self.socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+                         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) self.gone_ = true;
+                       }
+                       self.wake();
+                     }));
 }
 
 net::awaitable<void> Session::wait_for_wake() {
@@ -368,7 +393,7 @@ net::awaitable<bool> Session::exchange(HttpRequest request, bool keep_alive, uns
               handler.handle(std::move(request), std::move(responder));
             });
 
-  stream_.expires_never();
+  expire_never();
   watch(waker);
   while (!gone_ && !closer.complete) {
     woken_ = false;
@@ -389,8 +414,8 @@ net::awaitable<bool> Session::exchange(HttpRequest request, bool keep_alive, uns
 
 net::awaitable<bool> Session::write_all(std::string_view bytes) {
   while (!bytes.empty()) {
-    stream_.expires_after(limits().write_timeout);
-    const auto [ec, n] = co_await stream_.async_write_some(
+    expire_after(limits().write_timeout);
+    const auto [ec, n] = co_await socket_.async_write_some(
         net::buffer(bytes.data(), std::min(bytes.size(), kWriteSlice)), kTuple);
     if (ec) {
       gone_ = true;
@@ -398,7 +423,7 @@ net::awaitable<bool> Session::write_all(std::string_view bytes) {
     }
     bytes.remove_prefix(n);
   }
-  stream_.expires_never();
+  expire_never();
   co_return true;
 }
 
@@ -414,12 +439,11 @@ net::awaitable<bool> Session::refuse(int status, std::string_view message) {
 // what the peer still had to say for a moment.
 net::awaitable<void> Session::linger() {
   error_code ignored;
-  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-  const auto until = std::chrono::steady_clock::now() + kLinger;
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  expire_after(kLinger);
   for (;;) {
-    stream_.expires_at(until);
     buffer_.clear();
-    const auto [ec, n] = co_await stream_.async_read_some(buffer_.prepare(4096), kTuple);
+    const auto [ec, n] = co_await socket_.async_read_some(buffer_.prepare(4096), kTuple);
     if (ec) break;
   }
 }

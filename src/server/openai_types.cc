@@ -447,10 +447,9 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
     in.fail("best_of", "best_of: not supported yet; only the value of n is", "unsupported_parameter");
   }
   if (static_cast<int64_t>(out.prompts.size()) * out.fields.n > limits.max_choices) {
-    in.fail("n",
-            fmt::format(
-                "n: {} prompts times {} choices are more than the {} sequences that this server runs at once",
-                out.prompts.size(), out.fields.n, limits.max_choices));
+    in.fail("n", fmt::format(
+                     "n: {} prompts times {} choices are more than the {} choices that one request may have",
+                     out.prompts.size(), out.fields.n, limits.max_choices));
   }
   if (!in.ok()) return tl::unexpected(in.error());
   return out;

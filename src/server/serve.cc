@@ -22,7 +22,7 @@ class ModelBackend final : public Backend {
                                    std::shared_ptr<engine::EventSink> sink) override {
     return model_.engine().submit(std::move(request), std::move(sink));
   }
-  void abort(engine::RequestId id) override { model_.engine().abort(id); }
+  void abort(engine::RequestId id, int32_t choice) override { model_.engine().abort(id, choice); }
   engine::EngineStats stats() const override { return model_.engine().stats(); }
   runtime::RunnerMemory memory() const override { return model_.engine().memory(); }
   void set_observer(std::shared_ptr<engine::EngineObserver> observer) override {

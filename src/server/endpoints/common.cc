@@ -13,8 +13,7 @@ std::optional<ApiError> check_model(const ServerContext& context, const std::str
 }
 
 ParseLimits parse_limits(const Backend& backend) {
-  constexpr int32_t kMaxChoices = 128;
-  return {.vocab_size = backend.limits().vocab_size, .max_choices = kMaxChoices};
+  return {.vocab_size = backend.limits().vocab_size, .max_choices = engine::kMaxChoices};
 }
 
 GenerationJob make_job(const GenerationFields& fields) {

@@ -28,22 +28,19 @@ void handle_completions(ServerContext& context, const HttpRequest& request,
 
   const GenerationFields& fields = parsed->fields;
   GenerationJob job = make_job(fields);
-  std::vector<std::string> texts;
-  std::vector<TextOffsets> offsets;
+  std::vector<CompletionPrompt> prompts;
   for (const Prompt& prompt : parsed->prompts) {
     auto ids = ids_of(backend, prompt);
     if (!ids) return responder->send(ApiError::from(ids.error(), "prompt").response());
-    TextOffsets offset;
+    CompletionPrompt before;
+    if (parsed->echo) before.echo_text = text_of(backend, prompt);
     if (fields.logprobs) {
-      for (const int32_t id : *ids) offset.next(backend.tokenizer().token_bytes(id));
+      for (const int32_t id : *ids) before.offsets.next(backend.tokenizer().token_bytes(id));
     }
-    for (int32_t choice = 0; choice < fields.n; ++choice) {
-      texts.push_back(parsed->echo ? text_of(backend, prompt) : std::string());
-      offsets.push_back(offset);
-    }
+    prompts.insert(prompts.end(), static_cast<size_t>(fields.n), before);
     job.requests.push_back(make_request(fields, std::move(*ids), kDefaultMaxTokens));
   }
-  job.format = make_completion_format(answer_options(context, fields), std::move(texts), std::move(offsets));
+  job.format = make_completion_format(answer_options(context, fields), std::move(prompts));
   start_generation(backend, std::move(responder), std::move(job));
 }
 
