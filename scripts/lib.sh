@@ -27,23 +27,28 @@ build_jobs() {
   [ "$jobs" -ge 1 ] && echo "$jobs" || echo 1
 }
 
-# build DIR TARGET...: builds with a progress bar; the compiler's output appears only when it has something to say.
+# build DIR TARGET...: builds with a progress bar. What the compilers say is shown when the build fails.
 build() {
-  local dir=$1 line rest done_steps total start=$SECONDS
+  local dir=$1 line rest done_steps total start=$SECONDS log result
   shift
+  log=$(mktemp)
   NINJA_STATUS='@%f/%t ' ninja -C "$dir" -j "$(build_jobs)" "$@" 2>&1 | {
     while IFS= read -r line; do
       case $line in
         @*/*\ *)
           rest=${line#@} done_steps=${rest%%/*} total=${rest#*/} total=${total%% *}
+          # Two steps are what a build with nothing to do takes: looking for new files.
+          [ -t 2 ] || [ "$total" -le 2 ] || [ "$done_steps" -ne 1 ] || say "Building $* ($total steps)"
           bar "building" $((done_steps * 100 / total)) "$done_steps of $total, $((SECONDS - start)) s" ;;
-        "ninja: Entering directory"* | "ninja: no work to do."*) ;;
-        *) bar_end; say "$line" ;;
+        *) printf '%s\n' "$line" >> "$log" ;;
       esac
     done
     bar_end
   }
-  return "${PIPESTATUS[0]}"
+  result=${PIPESTATUS[0]}
+  [ "$result" -eq 0 ] || cat "$log" >&2
+  rm -f "$log"
+  return "$result"
 }
 
 # Where fetch_model.py keeps SmolLM2, and where the tests look for it.
