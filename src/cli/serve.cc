@@ -22,7 +22,7 @@ constexpr std::string_view kExamples =
     "  headrace serve model.gguf --host 0.0.0.0 --port 9000 --api-key \"$KEY\"\n"
     "  headrace serve model.gguf --max-seqs 64 --memory 4GiB\n"
     "  curl http://127.0.0.1:8000/v1/chat/completions -d \\\n"
-    "    '{\"model\": \"any\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n";
+    "    '{\"model\": \"model\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n";
 
 }  // namespace
 
