@@ -38,7 +38,7 @@ RawResponse post(const TestServer& server, std::string_view path, const json& bo
 
 // Waits for something that another thread is about to make true.
 bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 36000; ++i) {  // three minutes at most: sanitizers are slow
     if (condition()) return true;
     std::this_thread::sleep_for(5ms);
   }
