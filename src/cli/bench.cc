@@ -230,8 +230,9 @@ void print_text(const Report& report, const engine::ServingModel& model, const B
   fmt::print("\nThis machine, same threads: memory {:.1f} GB/s read", memory);
   if (memory > 0) fmt::print(" (decode is at {:.0f}%)", report.decode_gbps.median / memory * 100);
   if (const runtime::ArithmeticRate* peak = report.roof.find(bench.model.serving.isa)) {
-    fmt::print("; {} peaks: f32 {:.3f}, bf16 {:.3f} TFLOP/s, int8 {:.3f} TOP/s", isa_name(peak->isa), peak->f32 * 1e-12,
-               peak->bf16 * 1e-12, peak->int8 * 1e-12);
+    fmt::print("; {} peaks: f32 {:.3f} TFLOP/s", isa_name(peak->isa), peak->f32 * 1e-12);
+    if (peak->bf16 > 0) fmt::print(", bf16 {:.3f} TFLOP/s", peak->bf16 * 1e-12);
+    if (peak->int8 > 0) fmt::print(", int8 {:.3f} TOP/s", peak->int8 * 1e-12);
   }
   fmt::print("\nPeak memory {:.0f} MB\n", static_cast<double>(peak_rss_bytes()) * 1e-6);
 }
