@@ -6,7 +6,7 @@
 #include "io/mapped_file.h"
 #include "io/model_source.h"
 #include "io/random_weights.h"
-#include "io/tensor_index.h"
+#include "io/indexed_source.h"
 #include "io/weight_names.h"
 
 namespace headrace::io {
@@ -44,7 +44,7 @@ std::string writable_formats() {
   return names;
 }
 
-class DummySource : public ModelSource {
+class DummySource : public IndexedSource {
  public:
   DummySource(std::string path, uint64_t seed, Format format)
       : path_(std::move(path)), seed_(seed), format_(format) {}
@@ -69,13 +69,6 @@ class DummySource : public ModelSource {
       }
     }
     return index_.build(tensors_);
-  }
-
-  const ConfigMap& config() const override { return config_; }
-  std::span<const SourceTensor> tensors() const override { return tensors_; }
-  const SourceTensor* find(std::string_view name) const override {
-    const int64_t at = index_.find(name);
-    return at < 0 ? nullptr : &tensors_[at];
   }
 
   Result<std::span<const std::byte>> bytes(const SourceTensor& tensor,
@@ -121,9 +114,6 @@ class DummySource : public ModelSource {
   std::string path_;
   uint64_t seed_;
   Format format_;
-  ConfigMap config_;
-  std::vector<SourceTensor> tensors_;
-  TensorIndex index_;
 };
 
 }  // namespace

@@ -2,12 +2,12 @@
 #include "io/gguf_source.h"
 
 #include "io/gguf_names.h"
-#include "io/tensor_index.h"
+#include "io/indexed_source.h"
 
 namespace headrace::io {
 namespace {
 
-class GgufSource : public ModelSource {
+class GgufSource : public IndexedSource {
  public:
   GgufSource(GgufModel model, std::string path) : model_(std::move(model)), path_(std::move(path)) {}
 
@@ -28,12 +28,6 @@ class GgufSource : public ModelSource {
     return index_.build(tensors_);
   }
 
-  const ConfigMap& config() const override { return config_; }
-  std::span<const SourceTensor> tensors() const override { return tensors_; }
-  const SourceTensor* find(std::string_view name) const override {
-    const int64_t at = index_.find(name);
-    return at < 0 ? nullptr : &tensors_[at];
-  }
   Result<std::span<const std::byte>> bytes(const SourceTensor& tensor,
                                            std::vector<std::byte>&) const override {
     const int64_t at = index_.find(tensor.name);
@@ -54,10 +48,7 @@ class GgufSource : public ModelSource {
  private:
   const GgufModel model_;  // never moves: places_ points into it
   std::string path_;
-  ConfigMap config_;
-  std::vector<SourceTensor> tensors_;      // in the files' order
   std::vector<GgufModel::Tensor> places_;  // of each
-  TensorIndex index_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "io/safetensors.h"
 #include "io/shown_name.h"
-#include "io/tensor_index.h"
+#include "io/indexed_source.h"
 
 namespace headrace::io {
 namespace {
@@ -31,7 +31,7 @@ Status check_shard_name(std::string_view name) {
                      shown_name(name));
 }
 
-class HfSource : public ModelSource {
+class HfSource : public IndexedSource {
  public:
   explicit HfSource(std::string folder) : folder_(std::move(folder)) {}
 
@@ -61,12 +61,6 @@ class HfSource : public ModelSource {
     return index_.build(tensors_);
   }
 
-  const ConfigMap& config() const override { return config_; }
-  std::span<const SourceTensor> tensors() const override { return tensors_; }
-  const SourceTensor* find(std::string_view name) const override {
-    const int64_t at = index_.find(name);
-    return at < 0 ? nullptr : &tensors_[at];
-  }
   Result<std::span<const std::byte>> bytes(const SourceTensor& tensor,
                                            std::vector<std::byte>&) const override {
     const int64_t at = index_.find(tensor.name);
@@ -112,11 +106,8 @@ class HfSource : public ModelSource {
   }
 
   std::string folder_;
-  ConfigMap config_;
   std::vector<SafetensorsFile> files_;  // filled once: places_ points into it
-  std::vector<SourceTensor> tensors_;
   std::vector<Place> places_;
-  TensorIndex index_;
 };
 
 }  // namespace

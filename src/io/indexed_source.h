@@ -1,6 +1,6 @@
 #pragma once
-// Finds a source's tensors by name. Names come from outside, so the index is a sorted list and not a hash
-// table, which chosen names can slow down.
+// What every source has besides its bytes: the configuration, the list of tensors, and finding one by name. Names come from
+// outside, so the index is a sorted list and not a hash table, which chosen names can slow down.
 
 #include <algorithm>
 #include <cstdint>
@@ -41,6 +41,22 @@ class TensorIndex {
 
   std::span<const SourceTensor> tensors_;
   std::vector<uint32_t> order_;
+};
+
+// A source fills config_ and tensors_ while it opens, then calls index_.build(tensors_).
+class IndexedSource : public ModelSource {
+ public:
+  const ConfigMap& config() const final { return config_; }
+  std::span<const SourceTensor> tensors() const final { return tensors_; }
+  const SourceTensor* find(std::string_view name) const final {
+    const int64_t at = index_.find(name);
+    return at < 0 ? nullptr : &tensors_[at];
+  }
+
+ protected:
+  ConfigMap config_;
+  std::vector<SourceTensor> tensors_;
+  TensorIndex index_;
 };
 
 }  // namespace headrace::io
