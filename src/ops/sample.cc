@@ -22,19 +22,7 @@ std::array<uint32_t, 4> Philox::block(std::array<uint32_t, 4> counter, std::arra
 
 namespace {
 
-enum Input {
-  kLogits,
-  kTemperature,
-  kTopP,
-  kMinP,
-  kTopK,
-  kSeedLo,
-  kSeedHi,
-  kStream,
-  kSamplePos,
-  kSampleSlot,
-  kLastToken
-};
+using namespace sample_input;
 
 Result<std::vector<ValueType>> infer(std::span<const ValueType> inputs, const Attrs&) {
   InputCheck check("sample", inputs,

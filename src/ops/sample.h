@@ -14,6 +14,10 @@ struct SampleAttrs {
   bool operator==(const SampleAttrs&) const = default;
   std::string describe() const { return {}; }
 };
+// Where each input stands.
+namespace sample_input {
+enum Index { kLogits, kTemperature, kTopP, kMinP, kTopK, kSeedLo, kSeedHi, kStream, kSamplePos, kSampleSlot, kLastToken };
+}
 extern const Op sample;
 
 // Philox4x32-10, the counter-based generator behind every random number of Headrace.

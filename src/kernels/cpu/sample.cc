@@ -10,19 +10,7 @@
 HR_BEGIN_KERNELS
 namespace {
 
-enum Input {
-  kLogits,
-  kTemperature,
-  kTopP,
-  kMinP,
-  kTopK,
-  kSeedLo,
-  kSeedHi,
-  kStream,
-  kSamplePos,
-  kSampleSlot,
-  kLastToken
-};
+using namespace ops::sample_input;
 
 constexpr int64_t kSumBlock = 256;
 constexpr double kSumSlack = 1e-12;  // as the reference: rounding does not push a set past top_p
