@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "testing/eventually.h"
 #include "testing/raw_http.h"
 #include "testing/test_server.h"
 
@@ -12,6 +13,7 @@ namespace headrace::server {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::eventually;
 using testing::fetch;
 using testing::http_request;
 using testing::RawConnection;
@@ -24,14 +26,6 @@ constexpr std::string_view kLong = R"({"model":"m","prompt":"a","max_tokens":190
 // About a minute for a whole answer: a test that ends sooner has seen an abort.
 testing::FakeBackendOptions slow() {
   return {.model = {.step_delay = 30ms}};
-}
-
-bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 36000; ++i) {  // three minutes at most: sanitizers are slow
-    if (condition()) return true;
-    std::this_thread::sleep_for(5ms);
-  }
-  return false;
 }
 
 int health(const TestServer& server) {

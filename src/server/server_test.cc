@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "testing/byte_tokenizer.h"
+#include "testing/eventually.h"
 #include "testing/raw_http.h"
 #include "testing/test_server.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
+using testing::eventually;
 using testing::fetch;
 using testing::http_request;
 using testing::RawConnection;
@@ -34,15 +36,6 @@ json chat_body(json more = json::object()) {
 
 RawResponse post(const TestServer& server, std::string_view path, const json& body) {
   return fetch(server.port(), "POST", path, body.dump());
-}
-
-// Waits for something that another thread is about to make true.
-bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 36000; ++i) {  // three minutes at most: sanitizers are slow
-    if (condition()) return true;
-    std::this_thread::sleep_for(5ms);
-  }
-  return false;
 }
 
 bool idle(TestServer& server) {
