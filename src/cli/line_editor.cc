@@ -69,6 +69,8 @@ class LineEditor::Impl {
     el_set(edit_, EL_GETCFN, read_character);
     el_set(edit_, EL_EDITOR, "emacs");
     el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    // Ctrl-D that was typed during an answer, while the terminal still edits lines itself, arrives as a zero byte.
+    el_set(edit_, EL_BIND, "^@", "em-delete-or-list", nullptr);
     history_ = history_init();
     HistEvent event;
     history(history_, &event, H_SETSIZE, 1000);

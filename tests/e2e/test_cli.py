@@ -208,10 +208,16 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text.encode())
 
-    def exit_code(self):
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+    def exit_code(self, seconds=60):
+        deadline = time.monotonic() + seconds
+        while (ended := os.waitpid(self.pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                raise AssertionError(f"still runs after {seconds} s")
+            time.sleep(0.02)
         os.close(self.fd)
-        return code
+        return os.waitstatus_to_exitcode(ended[1])
 
 
 @needs_model
@@ -245,6 +251,16 @@ class Chat(Contract):
             history = (pathlib.Path(state) / "headrace" / "history").read_text()
             self.assertIn("Rivers", history)
             self.assertNotIn("half", history)
+
+    def test_control_d_during_an_answer_leaves_after_it(self):
+        with tempfile.TemporaryDirectory() as state:
+            terminal = Terminal("run", MODEL, "--raw", "--max-tokens", 100, env={"XDG_STATE_HOME": state})
+            terminal.wait_for("> ")
+            terminal.type("Rivers\r")
+            terminal.wait_for(r"\w+ \w+ \w+ \w+")
+            terminal.type("\x04")
+            terminal.wait_for(r"prompt tokens, 100 tokens")
+            self.assertEqual(terminal.exit_code(20), 0)
 
 
 class Tokenize(Contract):
