@@ -12,6 +12,7 @@
 
 #include "io/model_source.h"
 #include "runtime/local_runner.h"
+#include "testing/golden.h"
 #include "text/tokenizer.h"
 #include "engine/serving_model.h"
 
@@ -93,7 +94,7 @@ std::vector<double> log_softmax(const float* row, int vocab) {
   return out;
 }
 
-class Numerics : public testing::Test {
+class Numerics : public ::testing::Test {
  protected:
   void SetUp() override {
     const char* path = std::getenv("HEADRACE_MODEL");
@@ -107,7 +108,7 @@ class Numerics : public testing::Test {
 
 TEST_F(Numerics, ExactGreedyIdsEqualTransformersFp32) {
   const auto golden =
-      nlohmann::json::parse(read_file(HEADRACE_SOURCE_DIR "/tests/golden/smollm2_greedy.json"));
+      nlohmann::json::parse(read_file(testing::golden_path("smollm2_greedy.json")));
   Forced model(*source_, DtypePolicy::exact());
   for (const auto& item : golden["items"]) {
     model.restart();
@@ -132,7 +133,7 @@ TEST_F(Numerics, ExactGreedyIdsEqualTransformersFp32) {
 TEST_F(Numerics, TheDefaultPathStaysCloseToExactOver2000Tokens) {
   auto spec = engine::tokenizer_of(*source_);
   ASSERT_TRUE(spec.has_value()) << spec.error().to_string();
-  const auto encoding = (*spec)->encode(read_file(HEADRACE_SOURCE_DIR "/tests/golden/prose.txt"));
+  const auto encoding = (*spec)->encode(read_file(testing::golden_path("prose.txt")));
   ASSERT_TRUE(encoding.has_value());
   std::vector<int32_t> ids = encoding->ids;
   ASSERT_GE(ids.size(), 2000u);

@@ -11,12 +11,13 @@
 #include <numeric>
 
 #include "io/mapped_file.h"
+#include "testing/golden.h"
 
 namespace headrace::io {
 namespace {
 
 std::string golden_path() {
-  return std::string(HEADRACE_SOURCE_DIR) + "/tests/golden/tiny_llama.gguf";
+  return testing::golden_path("tiny_llama.gguf");
 }
 
 // Bytes of a GGUF file, put together by hand so that any of them can be wrong.

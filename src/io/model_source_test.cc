@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "io/random_weights.h"
+#include "testing/golden.h"
 
 namespace headrace::io {
 namespace {
@@ -36,7 +37,7 @@ class ModelSourceTest : public ::testing::Test {
 };
 
 TEST_F(ModelSourceTest, AGgufFileAppearsUnderHuggingFaceNames) {
-  const auto source = ModelSource::open(std::string(HEADRACE_SOURCE_DIR) + "/tests/golden/tiny_llama.gguf");
+  const auto source = ModelSource::open(testing::golden_path("tiny_llama.gguf"));
   ASSERT_TRUE(source) << source.error().message();
   const ConfigMap& config = (*source)->config();
   EXPECT_EQ(config.get_string("model_type"), "llama");
@@ -73,7 +74,7 @@ TEST_F(ModelSourceTest, AGgufFileAppearsUnderHuggingFaceNames) {
 }
 
 TEST_F(ModelSourceTest, AGgufFileCarriesItsVocabulary) {
-  const auto source = ModelSource::open(std::string(HEADRACE_SOURCE_DIR) + "/tests/golden/tiny_llama.gguf");
+  const auto source = ModelSource::open(testing::golden_path("tiny_llama.gguf"));
   ASSERT_TRUE(source);
   const Result<VocabMetadata> vocab = (*source)->vocab();
   ASSERT_TRUE(vocab) << vocab.error().message();
@@ -93,7 +94,7 @@ TEST_F(ModelSourceTest, AGgufFileCarriesItsVocabulary) {
 }
 
 TEST_F(ModelSourceTest, AnUnknownArchitectureIsNamedWithThoseThatAreKnown) {
-  std::ifstream file(std::string(HEADRACE_SOURCE_DIR) + "/tests/golden/tiny_llama.gguf", std::ios::binary);
+  std::ifstream file(testing::golden_path("tiny_llama.gguf"), std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
   const size_t at = bytes.find("llama");
   bytes.replace(at, 5, "mamba");
@@ -111,8 +112,7 @@ TEST_F(ModelSourceTest, AnyShardOfASplitGgufFileOpensAll) {
                                          "model.layers.0.self_attn.q_proj.weight",
                                          "model.layers.0.self_attn.k_proj.weight", "lm_head.weight"};
   for (const char* shard : {"00001", "00003"}) {
-    const std::string path =
-        fmt::format("{}/tests/golden/tiny_split-{}-of-00003.gguf", HEADRACE_SOURCE_DIR, shard);
+    const std::string path = testing::golden_path(fmt::format("tiny_split-{}-of-00003.gguf", shard));
     const auto source = ModelSource::open(path);
     ASSERT_TRUE(source) << source.error().message();
     EXPECT_EQ((*source)->tensors().size(), 5u);
@@ -130,7 +130,7 @@ TEST_F(ModelSourceTest, AnyShardOfASplitGgufFileOpensAll) {
 }
 
 TEST_F(ModelSourceTest, AMissingOrRenamedShardIsRefusedByName) {
-  const std::filesystem::path golden = std::string(HEADRACE_SOURCE_DIR) + "/tests/golden";
+  const std::filesystem::path golden = testing::golden_path("");
   const std::filesystem::path folder = ::testing::TempDir() + "headrace_split_test";
   std::filesystem::create_directory(folder);
   const auto copy = [&](std::string_view from, std::string_view to) {

@@ -18,6 +18,7 @@
 #include "io/config_map.h"
 #include "io/safetensors.h"
 #include "models/model.h"
+#include "testing/golden.h"
 
 namespace headrace::models::testing {
 
@@ -49,7 +50,7 @@ struct GoldenCheckpoint {
 
   // `matrix_format`: what lookup says of the matrices, so that passes see a quantized model.
   explicit GoldenCheckpoint(const std::string& name, Format matrix_format = Format::bf16) {
-    const std::filesystem::path folder = std::filesystem::path(HEADRACE_SOURCE_DIR) / "tests/golden" / name;
+    const std::filesystem::path folder = headrace::testing::golden_path(name);
     std::ifstream file(folder / "config.json");
     std::stringstream text;
     text << file.rdbuf();

@@ -13,6 +13,7 @@
 
 #include "quant/q4_1.h"
 #include "quant/q8_0.h"
+#include "testing/golden.h"
 
 namespace headrace {
 namespace {
@@ -49,7 +50,7 @@ uint64_t fnv(std::span<const std::byte> data) {
 }
 
 std::vector<std::string> golden_lines() {
-  std::ifstream file(std::string(HEADRACE_SOURCE_DIR) + "/tests/golden/quant_formats.txt");
+  std::ifstream file(testing::golden_path("quant_formats.txt"));
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty() && line[0] != '#') lines.push_back(line);

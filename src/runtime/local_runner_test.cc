@@ -9,13 +9,14 @@
 #include <numeric>
 
 #include "io/safetensors.h"
+#include "testing/golden.h"
 
 namespace headrace::runtime {
 namespace {
 
 constexpr int kContext = 64;
 
-std::string folder(const std::string& name) { return HEADRACE_SOURCE_DIR "/tests/golden/llama_tiny/" + name; }
+std::string folder(const std::string& name) { return testing::golden_path("llama_tiny/" + name); }
 
 struct Golden {
   std::vector<int32_t> ids;

@@ -60,7 +60,7 @@ TEST(ChatTemplate, RendersSmolLm2AsItsCheckpointSays) {
 // Golden: data/smollm2_greedy.json, rendered by transformers 5.24.
 TEST(ChatTemplate, RendersSmolLm2AsTransformersDoes) {
   const char* shared = std::getenv("HEADRACE_SHARED");
-  const std::filesystem::path dir = shared ? shared : HEADRACE_SOURCE_DIR "/../shared";
+  const std::filesystem::path dir = shared ? shared : "../shared";
   std::ifstream file(dir / "data/smollm2_greedy.json");
   if (!file) GTEST_SKIP() << "no data/smollm2_greedy.json in " << dir;
   const auto golden = nlohmann::json::parse(file);

@@ -1,3 +1,4 @@
+#include "testing/golden.h"
 #include "text/split_pattern.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ std::vector<std::string> split(SplitPattern pattern, const std::string& text) {
 
 // Golden: Split(Regex(pattern), "isolated") of the Python package that the file names.
 TEST(SplitPattern, CutsWhereTheRegularExpressionCuts) {
-  std::ifstream file(HEADRACE_SOURCE_DIR "/tests/golden/split_patterns.json");
+  std::ifstream file(testing::golden_path("split_patterns.json"));
   const auto golden = nlohmann::json::parse(file);
   ASSERT_GT(golden.at("rows").size(), 900u);
   for (const auto& row : golden.at("rows")) {

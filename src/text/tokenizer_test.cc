@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "testing/golden.h"
 #include "text/byte_alphabet.h"
 
 namespace headrace::text {
@@ -154,7 +155,7 @@ TEST(TokenizerJson, ReportsWhatIsWrongWithTheFile) {
 // Golden: each tokenizer and what the Python package that the file names makes of each text. Offsets of ids
 // that the post-processor adds are null.
 TEST(TokenizerJson, DoesWhatTheLibraryDoesWithEachComponent) {
-  std::ifstream file(HEADRACE_SOURCE_DIR "/tests/golden/tokenizer_components.json");
+  std::ifstream file(testing::golden_path("tokenizer_components.json"));
   const auto golden = nlohmann::json::parse(file);
   ASSERT_GE(golden.at("rows").size(), 9u);
   for (const auto& row : golden.at("rows")) {
