@@ -73,11 +73,8 @@ stage "build release" configure_and_build release all || give_up "build release"
 stage "test release" run_ctest release "$@"
 
 if [ $# -eq 0 ]; then
-  # What reads bytes from outside, and the operators, with address and undefined-behaviour sanitizers. The programs above them
-  # link the whole product: `cmake --build --preset debug --target unit_tests` builds all.
-  stage "build debug (address, undefined)" configure_and_build debug base_test core_test quant_test io_test text_test ops_test ||
-    give_up "build debug"
-  stage "test debug" run_ctest debug -R '^(base|core|quant|io|text|ops)_test$'
+  stage "build debug (address, undefined)" configure_and_build debug unit_tests || give_up "build debug"
+  stage "test debug" run_ctest debug -L unit
   stage "build tsan" configure_and_build tsan thread_tests || give_up "build tsan"
   stage "test tsan" run_ctest tsan -L threads
   # CUDA kernels are compiled where nvcc is; they run through the same op driver where a device is (op_driver_cuda_test.cc).
