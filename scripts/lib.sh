@@ -51,5 +51,5 @@ build() {
   return "$result"
 }
 
-# Where fetch_model.py keeps SmolLM2, and where the tests look for it.
+# Where `fetch_model.py smollm2` keeps it, and where the tests look for it.
 model_path() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/headrace/SmolLM2-135M-Instruct.Q4_1.gguf"; }

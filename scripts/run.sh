@@ -19,6 +19,5 @@ if [ ! -f "$dir/build.ninja" ]; then
 fi
 build "$dir" headrace || die "the build failed; see above"
 
-model=$(model_path)
-[ -f "$model" ] || python3 "$root/scripts/fetch_model.py" "$model"
+model=$(python3 "$root/scripts/fetch_model.py" smollm2)
 exec "$dir/headrace" run "$model" "$@"

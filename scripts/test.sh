@@ -68,7 +68,7 @@ run_ctest() {
 stage "packages" scripts/install_deps.sh test || give_up "packages"
 HEADRACE_MODEL=$(model_path)
 export HEADRACE_MODEL
-stage "model" python3 scripts/fetch_model.py "$HEADRACE_MODEL" || give_up "model"
+stage "models" python3 scripts/fetch_model.py smollm2 gemma3-270m minilm || give_up "models"
 stage "build release" configure_and_build release all || give_up "build release"
 stage "test release" run_ctest release "$@"
 
