@@ -4,6 +4,8 @@
 #include <system_error>
 
 #include "engine/serving_model.h"
+#include "io/gguf_model.h"
+#include "io/gguf_names.h"
 #include "io/mapped_file.h"
 #include "io/model_source.h"
 
@@ -19,6 +21,14 @@ Result<std::unique_ptr<text::Tokenizer>> from_json_file(const std::string& path)
   return tokenizer;
 }
 
+// A GGUF file's vocabulary does not need a model family that Headrace runs.
+Result<std::unique_ptr<text::Tokenizer>> from_gguf_file(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(const io::GgufModel model, io::GgufModel::open(path));
+  auto vocab = io::vocab_from_gguf(model);
+  if (!vocab) return tl::unexpected(vocab.error().with_context(path));
+  return engine::tokenizer_of(*std::move(vocab));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<text::Tokenizer>> open_tokenizer(const std::string& path) {
@@ -32,6 +42,7 @@ Result<std::unique_ptr<text::Tokenizer>> open_tokenizer(const std::string& path)
     return from_json_file(inside);
   }
   if (path.ends_with(".json")) return from_json_file(path);
+  if (path.ends_with(".gguf")) return from_gguf_file(path);
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<io::ModelSource> source, io::ModelSource::open(path));
   return engine::tokenizer_of(*source);
 }

@@ -117,6 +117,10 @@ Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(const io::ModelSource& sou
   return std::move(parts.tokenizer);
 }
 
+Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(io::VocabMetadata vocab) {
+  return text::Tokenizer::from_vocab(to_spec(std::move(vocab)));
+}
+
 ServingModel::~ServingModel() = default;
 
 Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path, const ServingOptions& options) {

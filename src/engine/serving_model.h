@@ -18,6 +18,7 @@
 
 namespace headrace::io {
 class ModelSource;
+struct VocabMetadata;
 }
 namespace headrace::runtime {
 class LocalRunner;
@@ -28,6 +29,7 @@ namespace headrace::engine {
 // The tokenizer that a checkpoint carries: in its own metadata, or as tokenizer.json beside the weights. Errors: not_found,
 // malformed, unsupported.
 Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(const io::ModelSource& source);
+Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(io::VocabMetadata vocab);
 
 struct ServingOptions {
   EngineConfig config;

@@ -2,18 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 
 #include "text/byte_alphabet.h"
 #include "text/utf8.h"
 
 namespace headrace::text {
-namespace {
-
-// Up to this many symbols a scan for the lowest rank beats a heap: the ranks stay in the first-level cache.
-constexpr size_t kShortWord = 48;
-
-}  // namespace
 
 Bpe::MergeTable::MergeTable(size_t num_merges) : slots_(std::bit_ceil(num_merges * 2 + 16)) {}
 
@@ -29,7 +22,7 @@ void Bpe::MergeTable::insert(int32_t left, int32_t right, Merge merge) {
   slots_[slot] = {key, merge};
 }
 
-Bpe::Merge Bpe::MergeTable::find(int32_t left, int32_t right) const {
+Merge Bpe::MergeTable::find(int32_t left, int32_t right) const {
   const uint64_t key = key_of(left, right);
   size_t slot = first_slot(key);
   while (slots_[slot].key != key) {
@@ -119,70 +112,6 @@ void Bpe::symbols_of_chars(std::string_view word, std::vector<Symbol>& out) cons
   flush_unknown();
 }
 
-void Bpe::merge_short(std::vector<Symbol>& symbols) const {
-  Merge pairs[kShortWord];
-  size_t n = symbols.size();
-  for (size_t i = 0; i + 1 < n; ++i) pairs[i] = merges_.find(symbols[i].id, symbols[i + 1].id);
-  while (n > 1) {
-    size_t best = 0;
-    for (size_t i = 1; i + 1 < n; ++i) {
-      if (pairs[i].rank < pairs[best].rank) best = i;
-    }
-    if (pairs[best].rank == kNoRank) break;
-    symbols[best] = {pairs[best].id, symbols[best].begin, symbols[best + 1].end};
-    std::copy(symbols.begin() + best + 2, symbols.begin() + n, symbols.begin() + best + 1);
-    std::copy(pairs + best + 1, pairs + n - 1, pairs + best);
-    --n;
-    if (best + 1 < n) pairs[best] = merges_.find(symbols[best].id, symbols[best + 1].id);
-    if (best > 0) pairs[best - 1] = merges_.find(symbols[best - 1].id, symbols[best].id);
-  }
-  symbols.resize(n);
-}
-
-// The queue holds (rank, position of the left symbol) packed into one integer. A merged symbol lives on as
-// its left part; its right part gets id -1. An entry is stale when the pair that stands there now has another
-// rank: ranks belong to one pair each, so the rank of the pair at each position is all that has to be
-// remembered.
-void Bpe::merge_long(std::vector<Symbol>& symbols) const {
-  constexpr uint32_t kNone = UINT32_MAX;
-  const auto n = static_cast<uint32_t>(symbols.size());
-  std::vector<uint32_t> next(n), previous(n), rank(n, kNoRank);
-  std::vector<int32_t> result(n);
-  std::vector<uint64_t> heap;
-  heap.reserve(n);
-  const auto look_up = [&](uint32_t at) {
-    const Merge merge =
-        next[at] == kNone ? Merge{kNoRank, -1} : merges_.find(symbols[at].id, symbols[next[at]].id);
-    rank[at] = merge.rank;
-    result[at] = merge.id;
-    if (merge.rank != kNoRank) heap.push_back(static_cast<uint64_t>(merge.rank) << 32 | at);
-    return merge.rank != kNoRank;
-  };
-  for (uint32_t i = 0; i < n; ++i) {
-    next[i] = i + 1 < n ? i + 1 : kNone;
-    previous[i] = i > 0 ? i - 1 : kNone;
-    look_up(i);
-  }
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    const uint64_t top = heap.back();
-    heap.pop_back();
-    const auto at = static_cast<uint32_t>(top);
-    if (rank[at] != top >> 32) continue;
-    const uint32_t right = next[at];
-    symbols[at] = {result[at], symbols[at].begin, symbols[right].end};
-    symbols[right].id = -1;
-    rank[right] = kNoRank;
-    next[at] = next[right];
-    if (next[at] != kNone) previous[next[at]] = at;
-    if (look_up(at)) std::push_heap(heap.begin(), heap.end(), std::greater<>());
-    if (previous[at] != kNone && look_up(previous[at]))
-      std::push_heap(heap.begin(), heap.end(), std::greater<>());
-  }
-  std::erase_if(symbols, [](const Symbol& s) { return s.id < 0; });
-}
-
 Status Bpe::tokenize(std::string_view word, std::vector<Token>& out) const {
   const auto length = static_cast<uint32_t>(word.size());
   if (options_.ignore_merges) {
@@ -203,11 +132,7 @@ Status Bpe::tokenize(std::string_view word, std::vector<Token>& out) const {
   } else {
     symbols_of_chars(word, symbols);
   }
-  if (symbols.size() <= kShortWord) {
-    merge_short(symbols);
-  } else {
-    merge_long(symbols);
-  }
+  merge_symbols(symbols, [&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
   for (const Symbol& s : symbols) out.push_back({s.id, s.begin, s.end});
   if (symbols.capacity() > 1 << 16) symbols = {};
   return {};

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/bpe_merge.h"
 #include "text/model.h"
 #include "text/vocabulary.h"
 
@@ -37,12 +38,6 @@ class Bpe : public Model {
   Status tokenize(std::string_view word, std::vector<Token>& out) const override;
 
  private:
-  struct Merge {
-    uint32_t rank;
-    int32_t id;
-  };
-  static constexpr uint32_t kNoRank = UINT32_MAX;
-
   // Pairs of ids -> merge, by open addressing: 16 bytes a slot, at most half full.
   class MergeTable {
    public:
@@ -62,17 +57,9 @@ class Bpe : public Model {
     std::vector<Slot> slots_;
   };
 
-  struct Symbol {
-    int32_t id;
-    uint32_t begin;
-    uint32_t end;
-  };
-
   Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options);
   void symbols_of_bytes(std::string_view word, std::vector<Symbol>& out) const;
   void symbols_of_chars(std::string_view word, std::vector<Symbol>& out) const;
-  void merge_short(std::vector<Symbol>& symbols) const;
-  void merge_long(std::vector<Symbol>& symbols) const;
 
   const Vocabulary& vocabulary_;
   Options options_;

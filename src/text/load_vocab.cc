@@ -2,11 +2,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "text/bpe.h"
 #include "text/pipeline_tokenizer.h"
+#include "text/scored_bpe.h"
 
 namespace headrace::text {
 namespace {
@@ -105,16 +108,27 @@ PostProcessor frame_of(const VocabSpec& spec) {
   return post;
 }
 
-Result<std::unique_ptr<Tokenizer>> load_byte_level(VocabSpec spec) {
-  HR_ASSIGN_OR_RETURN(const PreName* pre, find_pre(spec.pre));
-  PipelineTokenizer::Parts parts;
+int32_t type_of(const VocabSpec& spec, size_t id) {
+  return spec.types.empty() ? kNormal : spec.types[id];
+}
+
+Result<std::unique_ptr<Vocabulary>> read_tokens(const VocabSpec& spec) {
   auto vocabulary = std::make_unique<Vocabulary>();
   size_t num_bytes = 0;
   for (const std::string& token : spec.tokens) num_bytes += token.size();
   vocabulary->reserve(spec.tokens.size(), num_bytes);
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
     HR_RETURN_IF_ERROR(vocabulary->add(spec.tokens[id], static_cast<int64_t>(id)));
-    const int32_t type = spec.types.empty() ? kNormal : spec.types[id];
+  }
+  return vocabulary;
+}
+
+Result<std::unique_ptr<Tokenizer>> load_byte_level(VocabSpec spec) {
+  HR_ASSIGN_OR_RETURN(const PreName* pre, find_pre(spec.pre));
+  PipelineTokenizer::Parts parts;
+  HR_ASSIGN_OR_RETURN(auto vocabulary, read_tokens(spec));
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const int32_t type = type_of(spec, id);
     if (type != kControl && type != kUserDefined) continue;
     parts.added.push_back(
         {.id = static_cast<int32_t>(id), .content = spec.tokens[id], .special = type == kControl});
@@ -126,6 +140,61 @@ Result<std::unique_ptr<Tokenizer>> load_byte_level(VocabSpec spec) {
   if (pre->digits_apart) parts.pre_tokenizers.push_back(split_digits(true));
   parts.pre_tokenizers.push_back(split_by_pattern(pre->pattern));
   parts.decoders.push_back(decode_byte_level());
+  parts.bos_id = spec.bos_id;
+  parts.eos_id = spec.eos_id;
+  parts.post = frame_of(spec);
+  return PipelineTokenizer::make(std::move(parts));
+}
+
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, SentencePiece's space
+
+// What SentencePiece matches before its model sees the text: control tokens, the unknown token, and user-defined
+// tokens, whose spaces the file may spell either way.
+std::vector<AddedToken> sentencepiece_added(const VocabSpec& spec) {
+  std::vector<AddedToken> added;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const int32_t type = type_of(spec, id);
+    if (type != kControl && type != kUnknown && type != kUserDefined) continue;
+    added.push_back({.id = static_cast<int32_t>(id),
+                     .content = spec.tokens[id],
+                     .normalized = type == kUserDefined,
+                     .special = type != kUserDefined});
+  }
+  return added;
+}
+
+// NaN where the token takes no part in the model: it is matched before, or stands for a byte.
+Result<std::vector<float>> sentencepiece_scores(const VocabSpec& spec) {
+  if (spec.scores.size() != spec.tokens.size()) {
+    return error(Code::malformed, "vocabulary: want a score for each of {} tokens (tokenizer.ggml.scores), got {}",
+                 spec.tokens.size(), spec.scores.size());
+  }
+  std::vector<float> scores = spec.scores;
+  for (size_t id = 0; id < scores.size(); ++id) {
+    if (!std::isfinite(scores[id])) {
+      return error(Code::malformed, "vocabulary: score of token {}: want a finite number, got {}", id, scores[id]);
+    }
+    const int32_t type = type_of(spec, id);
+    if (type != kNormal && type != kUnused) scores[id] = std::numeric_limits<float>::quiet_NaN();
+  }
+  return scores;
+}
+
+// As llama.cpp reads such files: a space goes before every stretch of text that begins the text or follows a token
+// matched before the model.
+Result<std::unique_ptr<Tokenizer>> load_sentencepiece(VocabSpec spec) {
+  PipelineTokenizer::Parts parts;
+  HR_ASSIGN_OR_RETURN(auto vocabulary, read_tokens(spec));
+  HR_ASSIGN_OR_RETURN(const std::vector<float> scores, sentencepiece_scores(spec));
+  HR_ASSIGN_OR_RETURN(parts.model, ScoredBpe::make(*vocabulary, scores, spec.unk_id));
+  parts.vocabulary = std::move(vocabulary);
+  parts.added = sentencepiece_added(spec);
+  parts.normalizer = replace_text(" ", std::string(kSpace));
+  if (spec.add_space_prefix) parts.pre_tokenizers.push_back(add_prefix(std::string(kSpace)));
+  parts.decoders.push_back(decode_replace(std::string(kSpace), " "));
+  parts.decoders.push_back(decode_byte_fallback());
+  parts.decoders.push_back(decode_fuse());
+  if (spec.add_space_prefix) parts.decoders.push_back(decode_strip(" ", 1, 0));
   parts.bos_id = spec.bos_id;
   parts.eos_id = spec.eos_id;
   parts.post = frame_of(spec);
@@ -154,7 +223,8 @@ Status check(const VocabSpec& spec) {
 Result<std::unique_ptr<Tokenizer>> Tokenizer::from_vocab(VocabSpec spec) {
   HR_RETURN_IF_ERROR(check(spec));
   if (spec.model == "gpt2") return load_byte_level(std::move(spec));
-  return error(Code::unsupported, "vocabulary: model \"{}\" (tokenizer.ggml.model): want gpt2", spec.model);
+  if (spec.model == "llama") return load_sentencepiece(std::move(spec));
+  return error(Code::unsupported, "vocabulary: model \"{}\" (tokenizer.ggml.model): want gpt2 or llama", spec.model);
 }
 
 }  // namespace headrace::text

@@ -219,6 +219,18 @@ class PrefixSpace final : public PreTokenizer {
   }
 };
 
+class Prefix final : public PreTokenizer {
+ public:
+  explicit Prefix(std::string prefix) : prefix_(std::move(prefix)) {}
+  Status split(const Piece& piece, PieceArena& arena, std::vector<Piece>& out) const override {
+    out.push_back(with_prefix(piece, prefix_, arena));
+    return {};
+  }
+
+ private:
+  std::string prefix_;
+};
+
 class Metaspace final : public PreTokenizer {
  public:
   Metaspace(std::string replacement, PrependScheme scheme, bool split)
@@ -291,6 +303,9 @@ PreTokenizerPtr split_as_bert() {
 
 PreTokenizerPtr add_prefix_space() {
   return std::make_unique<PrefixSpace>();
+}
+PreTokenizerPtr add_prefix(std::string prefix) {
+  return std::make_unique<Prefix>(std::move(prefix));
 }
 PreTokenizerPtr metaspace(std::string replacement, PrependScheme scheme, bool split) {
   return std::make_unique<Metaspace>(std::move(replacement), scheme, split);

@@ -38,6 +38,8 @@ PreTokenizerPtr split_words();
 PreTokenizerPtr split_as_bert();
 // Puts a space before a piece that does not begin with one.
 PreTokenizerPtr add_prefix_space();
+// Puts `prefix` before every piece.
+PreTokenizerPtr add_prefix(std::string prefix);
 enum class PrependScheme : unsigned char { always, first, never };
 PreTokenizerPtr metaspace(std::string replacement, PrependScheme scheme, bool split);
 

@@ -1,0 +1,105 @@
+#pragma once
+// The loop of byte-pair encoding, for Bpe and ScoredBpe: of all neighbours that may be joined, those of the lowest
+// rank are, and of these the leftmost, until none is left. O(n log n) look-ups and memory linear in the symbols.
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace headrace::text {
+
+struct Symbol {
+  static constexpr int32_t kErased = INT32_MIN;  // while merging: the right part of a pair that was joined
+  int32_t id;
+  uint32_t begin;  // bytes of the word
+  uint32_t end;
+};
+
+struct Merge {
+  uint32_t rank;
+  int32_t id;  // of the joined symbol
+};
+inline constexpr uint32_t kNoRank = UINT32_MAX;
+
+namespace merging {
+
+// Up to this many symbols a scan for the lowest rank beats a heap: the ranks stay in the first-level cache.
+inline constexpr size_t kShortWord = 48;
+
+template <class LookUp>
+void merge_short(std::vector<Symbol>& symbols, const LookUp& look_up) {
+  Merge pairs[kShortWord];
+  size_t n = symbols.size();
+  for (size_t i = 0; i + 1 < n; ++i) pairs[i] = look_up(symbols[i], symbols[i + 1]);
+  while (n > 1) {
+    size_t best = 0;
+    for (size_t i = 1; i + 1 < n; ++i) {
+      if (pairs[i].rank < pairs[best].rank) best = i;
+    }
+    if (pairs[best].rank == kNoRank) break;
+    symbols[best] = {pairs[best].id, symbols[best].begin, symbols[best + 1].end};
+    std::copy(symbols.begin() + best + 2, symbols.begin() + n, symbols.begin() + best + 1);
+    std::copy(pairs + best + 1, pairs + n - 1, pairs + best);
+    --n;
+    if (best + 1 < n) pairs[best] = look_up(symbols[best], symbols[best + 1]);
+    if (best > 0) pairs[best - 1] = look_up(symbols[best - 1], symbols[best]);
+  }
+  symbols.resize(n);
+}
+
+// The queue holds (rank, position of the left symbol) packed into one integer. A merged symbol lives on as its left
+// part; its right part is erased. An entry whose rank is not that of the pair that stands there now is stale. When
+// two pairs have stood there with one rank, either entry means the pair of now: they have the same place in the queue.
+template <class LookUp>
+void merge_long(std::vector<Symbol>& symbols, const LookUp& look_up) {
+  constexpr uint32_t kNone = UINT32_MAX;
+  const auto n = static_cast<uint32_t>(symbols.size());
+  std::vector<uint32_t> next(n), previous(n), rank(n, kNoRank);
+  std::vector<int32_t> result(n);
+  std::vector<uint64_t> heap;
+  heap.reserve(n);
+  const auto offer = [&](uint32_t at) {
+    const Merge merge = next[at] == kNone ? Merge{kNoRank, -1} : look_up(symbols[at], symbols[next[at]]);
+    rank[at] = merge.rank;
+    result[at] = merge.id;
+    if (merge.rank != kNoRank) heap.push_back(static_cast<uint64_t>(merge.rank) << 32 | at);
+    return merge.rank != kNoRank;
+  };
+  for (uint32_t i = 0; i < n; ++i) {
+    next[i] = i + 1 < n ? i + 1 : kNone;
+    previous[i] = i > 0 ? i - 1 : kNone;
+    offer(i);
+  }
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    const uint64_t top = heap.back();
+    heap.pop_back();
+    const auto at = static_cast<uint32_t>(top);
+    if (rank[at] != top >> 32) continue;
+    const uint32_t right = next[at];
+    symbols[at] = {result[at], symbols[at].begin, symbols[right].end};
+    symbols[right].id = Symbol::kErased;
+    rank[right] = kNoRank;
+    next[at] = next[right];
+    if (next[at] != kNone) previous[next[at]] = at;
+    if (offer(at)) std::push_heap(heap.begin(), heap.end(), std::greater<>());
+    if (previous[at] != kNone && offer(previous[at])) std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  }
+  std::erase_if(symbols, [](const Symbol& s) { return s.id == Symbol::kErased; });
+}
+
+}  // namespace merging
+
+// `look_up(left, right)` is the Merge of two neighbours, its rank kNoRank when they may not be joined.
+template <class LookUp>
+void merge_symbols(std::vector<Symbol>& symbols, const LookUp& look_up) {
+  if (symbols.size() <= merging::kShortWord) {
+    merging::merge_short(symbols, look_up);
+  } else {
+    merging::merge_long(symbols, look_up);
+  }
+}
+
+}  // namespace headrace::text

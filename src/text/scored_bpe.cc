@@ -1,0 +1,135 @@
+#include "text/scored_bpe.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "text/utf8.h"
+
+namespace headrace::text {
+namespace {
+
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
+
+}  // namespace
+
+ScoredBpe::ScoredBpe(const Vocabulary& vocabulary, const std::vector<float>& scores, int32_t unk_id)
+    : vocabulary_(vocabulary), unk_id_(unk_id), rank_(scores.size(), kNoRank),
+      whole_(new std::atomic<uint8_t>[scores.size()]()) {
+  std::vector<int32_t> order;
+  order.reserve(scores.size());
+  for (int32_t id = 0; id < vocabulary_.size(); ++id) {
+    if (!std::isnan(scores[id])) order.push_back(id);
+  }
+  const auto higher = [&](int32_t a, int32_t b) { return scores[a] > scores[b]; };
+  if (!std::is_sorted(order.begin(), order.end(), higher)) std::sort(order.begin(), order.end(), higher);
+  uint32_t rank = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i > 0 && scores[order[i]] != scores[order[i - 1]]) ++rank;
+    rank_[order[i]] = rank;
+    const std::string_view text = vocabulary_.text(order[i]);
+    longest_ = std::max(longest_, text.size());
+    for (size_t at = text.find(kSpace, 1); at < text.size(); at = text.find(kSpace, at + 1)) {
+      if (!text.substr(0, at).ends_with(kSpace)) before_space_[static_cast<uint8_t>(text[at - 1])] = true;
+    }
+  }
+  for (int byte = 0; byte < 256; ++byte) byte_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte));
+}
+
+Result<std::unique_ptr<ScoredBpe>> ScoredBpe::make(const Vocabulary& vocabulary, const std::vector<float>& scores,
+                                                   int32_t unk_id) {
+  if (scores.size() != static_cast<size_t>(vocabulary.size())) {
+    return error(Code::malformed, "vocabulary: want {} scores, got {}", vocabulary.size(), scores.size());
+  }
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    const size_t length = std::isnan(scores[id]) ? 0 : vocabulary.text(id).size();
+    if (length > kMaxToken) {
+      return error(Code::malformed, "vocabulary: token {}: want at most {} bytes, got {}", id, kMaxToken, length);
+    }
+  }
+  return std::unique_ptr<ScoredBpe>(new ScoredBpe(vocabulary, scores, unk_id));
+}
+
+int32_t ScoredBpe::find(std::string_view text) const {
+  if (text.size() > longest_) return -1;
+  const int32_t id = vocabulary_.find(text);
+  return id >= 0 && rank_[id] != kNoRank ? id : -1;
+}
+
+// The end of the stretch that begins at `begin`. No token goes over the end of a stretch, so that each can be joined
+// for itself: an end is before a space whose neighbour on the left stands before a space in no token.
+size_t ScoredBpe::stretch(std::string_view text, size_t begin) const {
+  size_t at = begin;
+  while (text.substr(at).starts_with(kSpace)) at += kSpace.size();
+  while (at < text.size()) {
+    at = text.find(kSpace, at);
+    if (at >= text.size()) return text.size();
+    if (at > begin && !before_space_[static_cast<uint8_t>(text[at - 1])]) return at;
+    at += kSpace.size();
+    while (text.substr(at).starts_with(kSpace)) at += kSpace.size();
+  }
+  return at;
+}
+
+Status ScoredBpe::tokenize(std::string_view text, std::vector<Token>& out) const {
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = stretch(text, begin);
+    const auto first = static_cast<uint32_t>(begin), last = static_cast<uint32_t>(end);
+    const int32_t id = find(text.substr(begin, end - begin));
+    const uint8_t whole = id >= 0 ? whole_[id].load(std::memory_order_relaxed) : kNo;
+    if (whole == kYes) {
+      out.push_back({id, first, last});
+    } else {
+      const size_t count = out.size();
+      HR_RETURN_IF_ERROR(join(text, first, last, out));
+      if (whole == kUnasked) whole_[id].store(out.size() == count + 1 ? kYes : kNo, std::memory_order_relaxed);
+    }
+    begin = end;
+  }
+  return {};
+}
+
+Status ScoredBpe::join(std::string_view text, uint32_t begin, uint32_t end, std::vector<Token>& out) const {
+  thread_local std::vector<Symbol> symbols;
+  symbols.clear();
+  for (uint32_t at = begin; at < end;) {
+    const uint32_t next = at + decode_utf8(text.substr(at)).length;
+    symbols.push_back({find(text.substr(at, next - at)), at, next});
+    at = next;
+  }
+  merge_symbols(symbols, [&](const Symbol& left, const Symbol& right) {
+    const int32_t id = find(text.substr(left.begin, right.end - left.begin));
+    return Merge{id >= 0 ? rank_[id] : kNoRank, id};
+  });
+  for (const Symbol& symbol : symbols) {
+    if (symbol.id >= 0) {
+      out.push_back({symbol.id, symbol.begin, symbol.end});
+    } else {
+      HR_RETURN_IF_ERROR(spell(text, symbol, out));
+    }
+  }
+  if (symbols.capacity() > 1 << 16) symbols = {};
+  return {};
+}
+
+// A character that is no token. Neighbouring characters that cannot be spelled either are one unknown token.
+Status ScoredBpe::spell(std::string_view text, const Symbol& unknown, std::vector<Token>& out) const {
+  const std::string_view bytes = text.substr(unknown.begin, unknown.end - unknown.begin);
+  const auto id_of = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
+  if (std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return id_of(byte) >= 0; })) {
+    for (uint32_t i = 0; i < bytes.size(); ++i) {
+      out.push_back({id_of(bytes[i]), unknown.begin + i, unknown.begin + i + 1});
+    }
+  } else if (unk_id_ < 0) {
+    return make_status(Code::malformed, "encode: \"{}\" is not in the vocabulary, which has no unknown token", bytes);
+  } else if (!out.empty() && out.back().id == unk_id_ && out.back().end == unknown.begin) {
+    out.back().end = unknown.end;
+  } else {
+    out.push_back({unk_id_, unknown.begin, unknown.end});
+  }
+  return {};
+}
+
+}  // namespace headrace::text
