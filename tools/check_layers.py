@@ -42,7 +42,7 @@ EXCEPTIONS = {
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
-HEAVY = re.compile(r"^(nlohmann/|simdjson|boost/|CLI/|spdlog/|prometheus/|iostream$|regex$|cuda|cub/|cutlass/)")
+HEAVY = re.compile(r"^(nlohmann/|simdjson|boost/|CLI/|spdlog/|prometheus/|iostream$|regex$|curl/|openssl/|cuda|cub/|cutlass/)")
 
 
 def folder_of(path: str) -> str | None:

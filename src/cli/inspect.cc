@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/plan.h"
+#include "cli/resolve_model.h"
 #include "cli/terminal.h"
 #include "io/gguf.h"
 #include "io/safetensors.h"
@@ -181,7 +182,7 @@ Status inspect_command(const std::vector<std::string>& args) {
   ModelOptions model;
   bool tensors = false, json = false, plan = false;
   int64_t plan_tokens = 512;
-  options.positional(model.path, "MODEL", "A GGUF or safetensors file");
+  options.positional(model.path, "MODEL", kModelHelp);
   options.flag(tensors, "--tensors", "List every tensor: name, format, shape, bytes, offset");
   options.flag(plan, "--plan", "Show the step program instead: passes, nodes with their kernels, memory plan");
   options.integer(plan_tokens, "--tokens", "N", "Plan the bucket of a step with N tokens (512)", 1, 1 << 20);
@@ -190,6 +191,7 @@ Status inspect_command(const std::vector<std::string>& args) {
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};
   HR_RETURN_IF_ERROR(model.check_device());
+  HR_ASSIGN_OR_RETURN(model.path, resolve_model(model.path));
 
   const bool safetensors = model.path.ends_with(".safetensors");
   if (plan && !json) {

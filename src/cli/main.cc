@@ -33,7 +33,7 @@ void print_help(std::FILE* to) {
                  "Usage: headrace COMMAND [arguments]\n\nCommands:\n");
   for (const CommandRow& row : commands()) fmt::print(to, "  {:<10} {}\n", row.name, row.summary);
   fmt::print(to,
-             "\nStart here (MODEL is a GGUF file):\n"
+             "\nStart here (MODEL is a GGUF file, a Hugging Face folder, or a name such as smollm2 or org/name/file.gguf on a hub):\n"
              "  headrace run MODEL \"What is a mill race?\"   one answer\n"
              "  headrace run MODEL                          a chat\n"
              "  headrace serve MODEL                        an HTTP server and a chat page\n\n"

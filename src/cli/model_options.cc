@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "cli/resolve_model.h"
 #include "cli/terminal.h"
 
 namespace headrace::cli {
@@ -27,7 +28,7 @@ Status set_log_level_by_name(std::string_view name) {
 }  // namespace
 
 void ModelOptions::declare_model(Options& options) {
-  options.positional(path, "MODEL", "A GGUF file, or a folder with config.json");
+  options.positional(path, "MODEL", kModelHelp);
 }
 
 void ModelOptions::declare_engine(Options& options, const std::vector<std::string_view>& without) {
@@ -61,10 +62,11 @@ Status ModelOptions::check_device() const {
 
 Result<std::unique_ptr<engine::ServingModel>> open_model(const ModelOptions& options) {
   HR_RETURN_IF_ERROR(options.check_device());
+  HR_ASSIGN_OR_RETURN(const std::string path, resolve_model(options.path));
   ProgressBar bar("loading");
   engine::ServingOptions serving = options.serving;
   serving.progress = [&bar](double fraction, std::string_view what) { bar.update(fraction, what); };
-  return engine::ServingModel::open(options.path, serving);
+  return engine::ServingModel::open(path, serving);
 }
 
 uint64_t peak_rss_bytes() {

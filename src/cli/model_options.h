@@ -12,7 +12,7 @@
 namespace headrace::cli {
 
 struct ModelOptions {
-  std::string path;
+  std::string path;  // MODEL as it was written: a path, a name of the catalogue or of a hub; see resolve_model()
   std::string device = "cpu";
   engine::ServingOptions serving;
 
@@ -25,7 +25,7 @@ struct ModelOptions {
   Status check_device() const;
 };
 
-// Errors: those of ServingModel::open and check_device().
+// Errors: those of ServingModel::open, resolve_model() and check_device().
 Result<std::unique_ptr<engine::ServingModel>> open_model(const ModelOptions& options);
 
 // The highest resident memory of this process so far, in bytes; 0 where the system does not say.

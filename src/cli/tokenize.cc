@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/open_tokenizer.h"
 #include "cli/options.h"
+#include "cli/resolve_model.h"
 #include "text/utf8.h"
 
 namespace headrace::cli {
@@ -78,12 +79,13 @@ Status tokenize_command(const std::vector<std::string>& args) {
   Options options("tokenize", kAbout, kExamples);
   std::string model;
   bool jsonl = false;
-  options.positional(model, "MODEL", "A GGUF file, a tokenizer.json, or a folder that holds one");
+  options.positional(model, "MODEL", std::string(kModelHelp) + "; or a tokenizer.json");
   options.flag(jsonl, "--jsonl", "Each line in is a JSON string, each line out its ids and offsets");
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};
 
-  HR_ASSIGN_OR_RETURN(const std::unique_ptr<text::Tokenizer> tokenizer, open_tokenizer(model));
+  HR_ASSIGN_OR_RETURN(const std::string path, resolve_model(model));
+  HR_ASSIGN_OR_RETURN(const std::unique_ptr<text::Tokenizer> tokenizer, open_tokenizer(path));
   std::ios::sync_with_stdio(false);
   return jsonl ? tokenize_lines(*tokenizer) : tokenize_whole(*tokenizer);
 }
