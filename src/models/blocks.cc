@@ -125,6 +125,11 @@ ValueId StepProgram::rms_norm(ValueId x, const std::string& module, double eps, 
   return builder_.node(ops::rms_norm, attrs, {x, weight(module + ".weight", {width(x)})}, module);
 }
 
+ValueId StepProgram::head_norm(ValueId x, const std::string& module, int64_t heads, double eps, double offset) {
+  const ops::RmsNormAttrs attrs{static_cast<float>(eps), static_cast<float>(offset), static_cast<int32_t>(heads)};
+  return builder_.node(ops::rms_norm, attrs, {x, weight(module + ".weight", {width(x) / heads})}, module);
+}
+
 ValueId StepProgram::add(ValueId residual, ValueId branch, const std::string& name) {
   return builder_.node(ops::add, ops::ElementwiseAttrs{}, {residual, branch}, name);
 }
@@ -138,10 +143,10 @@ ValueId StepProgram::gated_mlp(ValueId x, const std::string& module, int64_t int
   return linear(product, module + ".down_proj", width(x), bias);
 }
 
-Rope StepProgram::rope(const ops::RopeTable& table, int64_t head_dim, bool interleaved) {
+Rope StepProgram::rope(const ops::RopeTable& table, int64_t head_dim, bool interleaved, const std::string& name) {
   const auto pairs = static_cast<int64_t>(table.inv_freq.size());
   Rope rope;
-  rope.inv_freq = builder_.graph.add_constant("inv_freq", DType::f32, {pairs}, table.inv_freq);
+  rope.inv_freq = builder_.graph.add_constant(name, DType::f32, {pairs}, table.inv_freq);
   rope.attrs.head_dim = static_cast<int32_t>(head_dim);
   rope.attrs.rotary_dim = static_cast<int32_t>(2 * pairs);
   rope.attrs.interleaved = interleaved;
@@ -149,24 +154,25 @@ Rope StepProgram::rope(const ops::RopeTable& table, int64_t head_dim, bool inter
   return rope;
 }
 
-ValueId StepProgram::attention(ValueId q, ValueId k, ValueId v, const Rope& rope, int32_t heads, int32_t layer,
-                               const std::string& module) {
+ValueId StepProgram::attention(ValueId q, ValueId k, ValueId v, const Rope& rope, const AttentionTraits& traits,
+                               int32_t layer, const std::string& module) {
   const KvSpec& kv = layer_kv_[layer];
   const int32_t group = group_of_layer_[layer];
   if (!builder_.ok()) return kNone;
 
   ops::RopeAttrs q_rope = rope.attrs, k_rope = rope.attrs;
-  q_rope.heads = heads;
+  q_rope.heads = static_cast<int32_t>(traits.heads);
   k_rope.heads = kv.heads;
   q = builder_.node(ops::rope, q_rope, {q, positions_, rope.inv_freq}, module + ".q_rope");
   k = builder_.node(ops::rope, k_rope, {k, positions_, rope.inv_freq}, module + ".k_rope");
   builder_.effect(ops::kv_write, ops::KvWriteAttrs{kv.heads, kv.head_dim}, {k, v, kv_slot_[group], kv_state_[layer]},
                   module + ".kv_write");
   ops::AttentionAttrs attrs;
-  attrs.heads = heads;
+  attrs.heads = q_rope.heads;
   attrs.kv_heads = kv.heads;
   attrs.head_dim = kv.head_dim;
-  attrs.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(kv.head_dim)));
+  attrs.scale = static_cast<float>(traits.scale > 0 ? traits.scale : 1.0 / std::sqrt(static_cast<double>(kv.head_dim)));
+  attrs.softcap = static_cast<float>(traits.softcap);
   attrs.window = kv.window;
   return builder_.node(ops::attention, attrs,
                        {q, kv_state_[layer], query_start_, context_len_, block_table_[group]}, module);
@@ -178,10 +184,15 @@ ValueId StepProgram::logit_rows(ValueId x) {
   return builder_.node(ops::gather_rows, ops::GatherRowsAttrs{}, {x, logit_rows_}, "gather_rows");
 }
 
-void StepProgram::logits_and_tokens(ValueId x, const std::string& weight_name, int64_t vocab_size) {
+void StepProgram::logits_and_tokens(ValueId x, const std::string& weight_name, int64_t vocab_size,
+                                    double softcap) {
   // The embedding and a tied head read one tensor in two layouts: two values with one recipe.
   const ValueId head = weight(weight_name, {vocab_size, width(x)}, "lm_head.weight");
-  const ValueId logits = builder_.node(ops::matmul, ops::MatmulAttrs{}, {x, head}, "lm_head");
+  ValueId logits = builder_.node(ops::matmul, ops::MatmulAttrs{}, {x, head}, "lm_head");
+  if (softcap > 0) {
+    const ops::ActivationAttrs attrs{ops::ActivationKind::softcap, static_cast<float>(softcap)};
+    logits = builder_.node(ops::activation, attrs, {logits}, "softcap");
+  }
   std::vector<ValueId> inputs = {logits};
   inputs.insert(inputs.end(), sampling_.begin(), sampling_.end());
   inputs.push_back(last_token_);

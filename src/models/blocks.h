@@ -15,6 +15,12 @@
 
 namespace headrace::models {
 
+struct AttentionTraits {
+  int64_t heads = 0;
+  double scale = 0;    // 0: 1 / sqrt(head_dim)
+  double softcap = 0;  // 0: none
+};
+
 struct Rope {
   ValueId inv_freq = kNone;
   ops::RopeAttrs attrs;  // all but `heads`
@@ -32,21 +38,24 @@ class StepProgram {
   ValueId linear(ValueId x, const std::string& module, int64_t out_features, bool bias);
   // `offset` 1: the family stores weight - 1.
   ValueId rms_norm(ValueId x, const std::string& module, double eps, double offset = 0.0);
+  // rms_norm of each of x's heads by itself.
+  ValueId head_norm(ValueId x, const std::string& module, int64_t heads, double eps, double offset = 0.0);
   ValueId add(ValueId residual, ValueId branch, const std::string& name);
   // down_proj(act(gate_proj(x)) * up_proj(x))
   ValueId gated_mlp(ValueId x, const std::string& module, int64_t intermediate_size, ops::ActivationKind act, bool bias);
 
-  Rope rope(const ops::RopeTable& table, int64_t head_dim, bool interleaved);
+  // `name`: of the constant that holds the table; a program with two has two names.
+  Rope rope(const ops::RopeTable& table, int64_t head_dim, bool interleaved, const std::string& name = "inv_freq");
   // q [T, heads * head_dim], k and v [T, kv_heads * head_dim], not yet rotated. Rotates, writes the layer's KV and attends.
-  ValueId attention(ValueId q, ValueId k, ValueId v, const Rope& rope, int32_t heads, int32_t layer,
+  ValueId attention(ValueId q, ValueId k, ValueId v, const Rope& rope, const AttentionTraits& traits, int32_t layer,
                     const std::string& module);
 
   // The residual stream after `layer` layers (0: the embeddings), requestable as "hidden.<layer>".
   void hidden(int32_t layer, ValueId x);
   // The rows that want logits: [T, hidden] -> [R, hidden].
   ValueId logit_rows(ValueId x);
-  // The logits [R, vocab_size], output "logits", and the tokens sampled from them, output "tokens".
-  void logits_and_tokens(ValueId x, const std::string& weight_name, int64_t vocab_size);
+  // The logits [R, vocab_size], output "logits", and the tokens sampled from them, output "tokens". softcap 0: none.
+  void logits_and_tokens(ValueId x, const std::string& weight_name, int64_t vocab_size, double softcap = 0.0);
 
   Result<Graph> finish() { return builder_.finish(); }
 

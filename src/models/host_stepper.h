@@ -10,13 +10,16 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "graph/interpret.h"
+#include "graph/passes.h"
 #include "io/config_map.h"
 #include "io/safetensors.h"
+#include "models/kv_groups.h"
 #include "models/model.h"
 #include "testing/golden.h"
 
@@ -89,11 +92,36 @@ struct GoldenCheckpoint {
   }
 };
 
+// Bounds of the programs that HostStepper can step, 64 tokens a sequence: the reference computes with the sizes alone, but
+// for the slots.
+constexpr StepLimits stepper_limits() {
+  return {.max_tokens = 64, .max_seqs = 64, .max_blocks = 4, .max_context = 64, .num_slots = 2};
+}
+
+struct Built {
+  ModelInfo info;
+  Graph graph;
+};
+// The family that the configuration names, with the passes that are not skipped.
+inline Built build(const GoldenCheckpoint& checkpoint, const DtypePolicy& policy, std::set<std::string, std::less<>> skip) {
+  const auto family = find_family(checkpoint.config.get_string("model_type").value());
+  EXPECT_TRUE(family);
+  if (!family) return {};
+  const BuildContext context{checkpoint.config, checkpoint.lookup(), policy, stepper_limits()};
+  auto info = (*family)->info(context);
+  auto graph = (*family)->build_step(context);
+  EXPECT_TRUE(info && graph) << (info ? "" : info.error().to_string());
+  if (!info || !graph) return {};
+  const auto reports = run_passes(*graph, {std::move(skip), policy});
+  EXPECT_TRUE(reports) << (reports ? "" : reports.error().to_string());
+  return {*std::move(info), *std::move(graph)};
+}
+
+inline std::vector<int> ints(const HostTensor& tensor) { return {tensor.values.begin(), tensor.values.end()}; }
+
 class HostStepper {
  public:
-  static constexpr int kSeqs = 2, kBlocks = 4;  // up to 64 tokens a sequence
-  // Bounds of the program that it can step: the reference computes with the sizes alone, but for the slots.
-  static StepLimits limits() { return {.max_tokens = 64, .max_seqs = 64, .max_blocks = kBlocks, .num_slots = kSeqs}; }
+  static constexpr int kSeqs = stepper_limits().num_slots, kBlocks = stepper_limits().max_blocks;
 
   HostStepper(Graph graph, const ModelInfo& info, HostWeights weights)
       : graph_(std::move(graph)), weights_(std::move(weights)) {
@@ -105,6 +133,7 @@ class HostStepper {
       kv->values = kv->keys;
       values_[fmt::format("kv.{}", layer)] = HostValue{{}, kv, nullptr};
     }
+    for (const int32_t group : group_of_layer(info.layer_kv)) num_groups_ = std::max(num_groups_, group + 1);
     HostTensor tokens{DType::i32, {kSeqs}, std::vector<double>(kSeqs, -7)};
     values_["last_token"] = HostValue{tokens, nullptr, std::make_shared<HostTensor>(tokens)};
   }
@@ -123,8 +152,8 @@ class HostStepper {
         const int position = length_[chunk.seq]++;
         fields["token_src"].push_back(token);
         fields["positions"].push_back(position);
-        fields["kv_slot.0"].push_back(block(chunk.seq, position / kKvBlockTokens) * kKvBlockTokens +
-                                      position % kKvBlockTokens);
+        const int slot = block(chunk.seq, position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
+        for (int group = 0; group < num_groups_; ++group) fields[fmt::format("kv_slot.{}", group)].push_back(slot);
         fields["logit_rows"].push_back(static_cast<double>(fields["logit_rows"].size()));
         fields["sample_slot"].push_back(-1);
         fields["sample_pos"].push_back(position + 1);
@@ -132,7 +161,10 @@ class HostStepper {
       fields["sample_slot"].back() = chunk.seq;
       fields["query_start"].push_back(static_cast<double>(fields["token_src"].size()));
       fields["context_len"].push_back(length_[chunk.seq]);
-      for (int index = 0; index < kBlocks; ++index) fields["block_table.0"].push_back(block(chunk.seq, index));
+      for (int group = 0; group < num_groups_; ++group) {
+        auto& table = fields[fmt::format("block_table.{}", group)];
+        for (int index = 0; index < kBlocks; ++index) table.push_back(block(chunk.seq, index));
+      }
     }
     const size_t tokens = fields["token_src"].size();
     for (const char* zero : {"temperature", "min_p", "top_k", "seed_lo", "seed_hi", "stream"}) fields[zero].assign(tokens, 0);
@@ -167,6 +199,7 @@ class HostStepper {
   HostWeights weights_;
   std::map<std::string, HostValue> values_;
   int length_[kSeqs] = {};
+  int num_groups_ = 0;
 };
 
 }  // namespace headrace::models::testing

@@ -1,4 +1,4 @@
-// Golden values: transformers' LlamaForCausalLM in float64 (tools/golden/llama_tiny.py).
+// The passes on a whole model, and what a family says of itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,86 +9,17 @@
 namespace headrace::models {
 namespace {
 
+using testing::build;
+using testing::Built;
 using testing::GoldenCheckpoint;
 using testing::HostStepper;
+using testing::ints;
 using ::testing::HasSubstr;
 
 const ModelFamily& llama() {
   const auto family = find_family("llama");
   EXPECT_TRUE(family);
   return **family;
-}
-
-struct Built {
-  ModelInfo info;
-  Graph graph;
-};
-Built build(const GoldenCheckpoint& checkpoint, const DtypePolicy& policy, std::set<std::string, std::less<>> skip) {
-  const BuildContext context{checkpoint.config, checkpoint.lookup(), policy, HostStepper::limits()};
-  auto info = llama().info(context);
-  auto graph = llama().build_step(context);
-  EXPECT_TRUE(info && graph) << (info ? "" : info.error().to_string());
-  if (!info || !graph) return {};
-  const auto reports = run_passes(*graph, {std::move(skip), policy});
-  EXPECT_TRUE(reports) << (reports ? "" : reports.error().to_string());
-  return {*std::move(info), *std::move(graph)};
-}
-
-std::vector<int> ints(const HostTensor& tensor) { return {tensor.values.begin(), tensor.values.end()}; }
-std::vector<int> slice(const std::vector<int>& all, size_t begin, size_t end) {
-  return {all.begin() + begin, all.begin() + end};
-}
-
-// Rows [got_begin, +count) of `got` against rows [want_begin, +count) of `want`.
-void expect_rows(const HostTensor& got, int64_t got_begin, const HostTensor& want, int64_t want_begin, int64_t count,
-                 double tolerance) {
-  const int64_t width = want.dims[1];
-  ASSERT_EQ(got.dims[1], width);
-  for (int64_t i = 0; i < count * width; ++i) {
-    ASSERT_NEAR(got.values[got_begin * width + i], want.values[want_begin * width + i], tolerance)
-        << "row " << i / width << " column " << i % width;
-  }
-}
-
-class LlamaGolden : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Checkpoints, LlamaGolden, ::testing::Values("tied", "untied_biases", "llama3_rope"),
-                         [](const auto& row) { return std::string(row.param); });
-
-// Two sequences share each step; the first is prefilled in two chunks whose border lies inside a KV block; then both
-// decode from the tokens that were sampled on the device.
-TEST_P(LlamaGolden, LogitsHiddenStatesAndGreedyIdsEqualTheReference) {
-  const GoldenCheckpoint checkpoint(std::string("llama_tiny/") + GetParam());
-  const auto& golden = checkpoint.golden;
-  for (const bool passes : {true, false}) {
-    SCOPED_TRACE(passes ? "all passes" : "no pass");
-    Built built = build(checkpoint, DtypePolicy::exact(), passes ? std::set<std::string, std::less<>>{} : std::set<std::string, std::less<>>{"all"});
-    HostStepper stepper(built.graph, built.info, checkpoint.host_weights());
-    const std::vector<int> first = ints(golden.at("ids.0")), second = ints(golden.at("ids.1"));
-    const auto size = static_cast<int64_t>(first.size());
-    constexpr int64_t kChunk = 21;
-    // transformers computes norms and rotations in float32, whatever the model's dtype.
-    constexpr double kTolerance = 5e-5;
-
-    auto out = stepper.step({{0, slice(first, 0, kChunk)}});
-    expect_rows(out["logits"], 0, golden.at("logits.0"), 0, kChunk, kTolerance);
-    expect_rows(out["hidden.1"], 0, golden.at("hidden.1.0"), 0, kChunk, kTolerance);
-    out = stepper.step({{1, second}, {0, slice(first, kChunk, first.size())}});
-    const auto behind = static_cast<int64_t>(second.size());
-    expect_rows(out["logits"], 0, golden.at("logits.1"), 0, behind, kTolerance);
-    expect_rows(out["logits"], behind, golden.at("logits.0"), kChunk, size - kChunk, kTolerance);
-    expect_rows(out["hidden.1"], behind, golden.at("hidden.1.0"), kChunk, size - kChunk, kTolerance);
-
-    const std::vector<int> want0 = ints(golden.at("greedy.0")), want1 = ints(golden.at("greedy.1"));
-    std::vector<int> got0 = {static_cast<int>(out["tokens"].values.back())};
-    std::vector<int> got1 = {static_cast<int>(out["tokens"].values[behind - 1])};
-    while (got0.size() < want0.size()) {
-      out = stepper.step({{0, {-1}}, {1, {-2}}});
-      got0.push_back(static_cast<int>(out["tokens"].values[0]));
-      got1.push_back(static_cast<int>(out["tokens"].values[1]));
-    }
-    EXPECT_EQ(got0, want0);
-    EXPECT_EQ(got1, want1);
-  }
 }
 
 // ---- passes on a whole model -----------------------------------------------------------------------------------
@@ -108,7 +39,7 @@ double largest_difference(const HostTensor& a, const HostTensor& b) {
 }
 
 TEST(LlamaPasses, WithAnyPassSkippedTheOutputsAreTheSame) {
-  const GoldenCheckpoint checkpoint("llama_tiny/untied_biases", Format::q8_0);
+  const GoldenCheckpoint checkpoint("tiny_decoders/untied_biases", Format::q8_0);
   const auto exact = run_once(checkpoint, DtypePolicy::exact(), {});
   DtypePolicy eight_bit = DtypePolicy::exact();
   eight_bit.activation = DtypePolicy::Activation::int8;
@@ -134,7 +65,7 @@ TEST(LlamaPasses, WithAnyPassSkippedTheOutputsAreTheSame) {
 }
 
 TEST(LlamaPasses, FuseWhatTheyAreMeantToFuse) {
-  const GoldenCheckpoint checkpoint("llama_tiny/tied", Format::q8_0);
+  const GoldenCheckpoint checkpoint("tiny_decoders/tied", Format::q8_0);
   const BuildContext context{checkpoint.config, checkpoint.lookup(), {}, {}};
   auto graph = llama().build_step(context);
   ASSERT_TRUE(graph);
@@ -157,7 +88,7 @@ TEST(LlamaPasses, FuseWhatTheyAreMeantToFuse) {
 }
 
 TEST(LlamaOutputs, KeepingHiddenStatesAloneDropsWhatStandsBehindThem) {
-  const GoldenCheckpoint checkpoint("llama_tiny/tied");
+  const GoldenCheckpoint checkpoint("tiny_decoders/tied");
   const BuildContext context{checkpoint.config, checkpoint.lookup(), {}, {}};
   auto graph = llama().build_step(context);
   ASSERT_TRUE(graph);
@@ -175,7 +106,7 @@ TEST(LlamaOutputs, KeepingHiddenStatesAloneDropsWhatStandsBehindThem) {
 // ---- information and refusals ------------------------------------------------------------------------------------
 
 TEST(LlamaInfo, CountsParametersAndDescribesTheCache) {
-  const GoldenCheckpoint checkpoint("llama_tiny/tied");
+  const GoldenCheckpoint checkpoint("tiny_decoders/tied");
   const BuildContext context{checkpoint.config, checkpoint.lookup(), DtypePolicy::exact(), {}};
   const auto info = llama().info(context);
   ASSERT_TRUE(info) << info.error().to_string();
@@ -228,7 +159,7 @@ TEST(LlamaConfig, HostileValuesAreRefusedByName) {
   };
   for (const auto& [key, values] : rows) {
     for (size_t index = 0; index < values.size(); ++index) {
-      GoldenCheckpoint checkpoint("llama_tiny/tied");
+      GoldenCheckpoint checkpoint("tiny_decoders/tied");
       checkpoint.config.set(key, values[index]);
       const std::string message = refusal(checkpoint);
       EXPECT_NE(message, "accepted") << key << " " << index;
@@ -238,7 +169,7 @@ TEST(LlamaConfig, HostileValuesAreRefusedByName) {
 }
 
 TEST(LlamaConfig, ABadEndOfSequenceIdIsRefused) {
-  GoldenCheckpoint checkpoint("llama_tiny/tied");
+  GoldenCheckpoint checkpoint("tiny_decoders/tied");
   for (const io::ConfigMap::Value& value :
        {io::ConfigMap::Value(int64_t{131}), io::ConfigMap::Value(std::vector<int64_t>{2, -1})}) {
     checkpoint.config.set("eos_token_id", value);
@@ -250,7 +181,7 @@ TEST(LlamaConfig, ABadEndOfSequenceIdIsRefused) {
 }
 
 TEST(LlamaWeights, AMissingOrMisshapenTensorIsNamedWithWhatWasWanted) {
-  GoldenCheckpoint checkpoint("llama_tiny/tied");
+  GoldenCheckpoint checkpoint("tiny_decoders/tied");
   checkpoint.infos["model.layers.1.mlp.up_proj.weight"].shape = {96, 160};
   EXPECT_EQ(refusal(checkpoint),
             "tensor model.layers.1.mlp.up_proj.weight: want shape [160, 96] (by the configuration), got [96, 160]");
@@ -260,14 +191,14 @@ TEST(LlamaWeights, AMissingOrMisshapenTensorIsNamedWithWhatWasWanted) {
 }
 
 TEST(LlamaWeights, ARowThatIsNotWholeBlocksIsRefused) {
-  GoldenCheckpoint checkpoint("llama_tiny/tied");
+  GoldenCheckpoint checkpoint("tiny_decoders/tied");
   checkpoint.infos["model.layers.0.self_attn.q_proj.weight"].format = Format::q4_k;
   EXPECT_EQ(refusal(checkpoint),
             "tensor model.layers.0.self_attn.q_proj.weight: want rows of whole q4_k blocks of 256, got rows of 96");
 }
 
 TEST(LlamaLimits, CountsOutOfRangeAreRefused) {
-  const GoldenCheckpoint checkpoint("llama_tiny/tied");
+  const GoldenCheckpoint checkpoint("tiny_decoders/tied");
   for (const StepLimits& limits : {StepLimits{0, 1, 1, 1}, StepLimits{1, -1, 1, 1}, StepLimits{1, 1, INT64_MAX, 1}}) {
     EXPECT_THAT(refusal(checkpoint, limits), HasSubstr("step limits: want counts from 1"));
   }

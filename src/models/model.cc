@@ -7,13 +7,13 @@
 
 namespace headrace::models {
 
-#define HR_MODEL(model_type) extern const ModelFamily model_type##_family;
+#define HR_MODEL(model_type, file) extern const ModelFamily model_type##_family;
 #include "models/models.def"
 #undef HR_MODEL
 
 namespace {
 constexpr const ModelFamily* kFamilies[] = {
-#define HR_MODEL(model_type) &model_type##_family,
+#define HR_MODEL(model_type, file) &model_type##_family,
 #include "models/models.def"
 #undef HR_MODEL
 };

@@ -21,6 +21,7 @@ struct StepLimits {
   int64_t max_tokens = 512;      // T: tokens of one step
   int64_t max_seqs = 16;         // S, and R: rows that want logits
   int64_t max_blocks = 512;      // B: KV blocks of one sequence, a column count of the block table
+  int64_t max_context = 0;       // tokens of one sequence; 0: not known yet
   int64_t num_slots = 17;        // sequences that may be alive: the length of the last-token state
 };
 

@@ -1,5 +1,7 @@
 #include "models/rope_config.h"
 
+#include <algorithm>
+
 namespace headrace::models {
 namespace {
 
@@ -29,12 +31,23 @@ Result<std::vector<double>> read_factors(const io::ConfigMap& config, const std:
   return factors;
 }
 
-Result<ops::RopeParameters> read_rope_parameters(const io::ConfigMap& config) {
-  const auto lower = config.values().lower_bound("rope_parameters.");
-  const bool newer = lower != config.values().end() && lower->first.starts_with("rope_parameters.");
-  const std::string at = newer ? "rope_parameters." : "rope_scaling.";
+bool has_object(const io::ConfigMap& config, std::string_view prefix) {
+  const auto lower = config.values().lower_bound(prefix);
+  return lower != config.values().end() && lower->first.starts_with(prefix);
+}
 
+Result<ops::RopeParameters> read_rope_parameters(const io::ConfigMap& config, RopeUse use) {
   ops::RopeParameters rope;
+  const bool newer = has_object(config, "rope_parameters.");
+  if (use == RopeUse::sliding && !newer) {
+    HR_ASSIGN_OR_RETURN(rope.rope_theta, config.get_number_or("rope_local_base_freq", rope.rope_theta, 1.0, 1e12));
+    return rope;
+  }
+  // One object for all layers, or one for each kind.
+  std::string at = newer ? "rope_parameters." : "rope_scaling.";
+  const std::string by_kind = at + (use == RopeUse::full ? "full_attention." : "sliding_attention.");
+  if (has_object(config, by_kind)) at = by_kind;
+
   const auto number = [&](const std::string& key, double& field, double min, double max) -> Status {
     HR_ASSIGN_OR_RETURN(field, config.get_number_or(at + key, field, min, max));
     return {};
@@ -68,9 +81,13 @@ Result<ops::RopeParameters> read_rope_parameters(const io::ConfigMap& config) {
 
 }  // namespace
 
-Result<ops::RopeTable> read_rope_table(const io::ConfigMap& config, int64_t head_dim, int64_t max_position_embeddings) {
-  HR_ASSIGN_OR_RETURN(const ops::RopeParameters parameters, read_rope_parameters(config));
-  HR_ASSIGN_OR_RETURN(ops::RopeTable table, ops::make_rope_table(parameters, head_dim, max_position_embeddings, 0));
+Result<ops::RopeTable> read_rope_table(const BuildContext& context, int64_t head_dim, RopeUse use) {
+  const io::ConfigMap& config = context.config;
+  HR_ASSIGN_OR_RETURN(const ops::RopeParameters parameters, read_rope_parameters(config, use));
+  HR_ASSIGN_OR_RETURN(const int64_t trained, config.get_int_or("max_position_embeddings", 2048, 1, kMaxPositions));
+  HR_ASSIGN_OR_RETURN(ops::RopeTable table,
+                      ops::make_rope_table(parameters, head_dim, trained, context.limits.max_context));
+  if (use == RopeUse::sliding) return table;
   HR_ASSIGN_OR_RETURN(const std::vector<double> divisors, read_factors(config, "rope_scaling.freq_factors"));
   if (divisors.empty()) return table;
   if (divisors.size() != table.inv_freq.size()) {
@@ -79,6 +96,17 @@ Result<ops::RopeTable> read_rope_table(const io::ConfigMap& config, int64_t head
   }
   for (size_t i = 0; i < divisors.size(); ++i) table.inv_freq[i] /= divisors[i];
   return table;
+}
+
+Result<int64_t> scaled_context(const io::ConfigMap& config, int64_t max_position_embeddings) {
+  HR_ASSIGN_OR_RETURN(const ops::RopeParameters rope, read_rope_parameters(config, RopeUse::full));
+  const int64_t base = rope.rope_type == "yarn" && rope.original_max_position_embeddings > 0
+                           ? rope.original_max_position_embeddings
+                           : max_position_embeddings;
+  const bool scales = rope.rope_type == "linear" || rope.rope_type == "dynamic" || rope.rope_type == "yarn";
+  if (!scales || rope.factor <= 1.0) return max_position_embeddings;
+  const double scaled = std::min(static_cast<double>(base) * rope.factor, static_cast<double>(kMaxPositions));
+  return std::max(max_position_embeddings, static_cast<int64_t>(scaled));
 }
 
 }  // namespace headrace::models

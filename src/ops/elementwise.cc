@@ -17,6 +17,8 @@ std::string_view activation_name(ActivationKind kind) {
       return "gelu_tanh";
     case ActivationKind::relu:
       return "relu";
+    case ActivationKind::softcap:
+      return "softcap";
   }
   return "?";
 }
@@ -32,13 +34,15 @@ Result<ActivationKind> parse_activation(std::string_view name) {
 }
 
 std::string ActivationAttrs::describe() const {
-  return std::string(activation_name(kind));
+  std::string text(activation_name(kind));
+  if (kind == ActivationKind::softcap) text += fmt::format(" cap={:g}", cap);
+  return text;
 }
 
 namespace {
 
-double activate(ActivationKind kind, double x) {
-  switch (kind) {
+double activate(const ActivationAttrs& attrs, double x) {
+  switch (attrs.kind) {
     case ActivationKind::silu:
       return x / (1.0 + std::exp(-x));
     case ActivationKind::gelu_erf:
@@ -47,6 +51,8 @@ double activate(ActivationKind kind, double x) {
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
     case ActivationKind::relu:
       return x > 0 ? x : 0;
+    case ActivationKind::softcap:
+      return static_cast<double>(attrs.cap) * std::tanh(x / static_cast<double>(attrs.cap));
   }
   return 0;
 }
@@ -64,12 +70,19 @@ Result<std::vector<ValueType>> infer_add(std::span<const ValueType> inputs, cons
 Result<std::vector<ValueType>> infer_mul(std::span<const ValueType> inputs, const Attrs&) {
   return infer_pair("mul", inputs, {"a", "b"});
 }
-Result<std::vector<ValueType>> infer_gated(std::span<const ValueType> inputs, const Attrs&) {
+bool cap_fits(const Attrs& attrs) {
+  const auto& a = attrs.as<ActivationAttrs>();
+  return a.kind == ActivationKind::softcap ? a.cap > 0 : a.cap == 0;
+}
+Result<std::vector<ValueType>> infer_gated(std::span<const ValueType> inputs, const Attrs& attrs) {
+  InputCheck check("gated_activation", inputs, {"gate", "up"});
+  check.require(cap_fits(attrs), "cap must be above 0 for softcap, else 0");
+  if (!check.ok()) return check.outputs({});
   return infer_pair("gated_activation", inputs, {"gate", "up"});
 }
-Result<std::vector<ValueType>> infer_activation(std::span<const ValueType> inputs, const Attrs&) {
+Result<std::vector<ValueType>> infer_activation(std::span<const ValueType> inputs, const Attrs& attrs) {
   InputCheck check("activation", inputs, {"x"});
-  check.tensor(0, DType::f32, 2);
+  check.tensor(0, DType::f32, 2).require(cap_fits(attrs), "cap must be above 0 for softcap, else 0");
   if (!check.ok()) return check.outputs({});
   return check.outputs({inputs[0]});
 }
@@ -98,9 +111,8 @@ void reference_mul(const Attrs&, std::span<const HostValue> inputs, std::span<Ho
 }
 void reference_activation(const Attrs& attrs, std::span<const HostValue> inputs,
                           std::span<HostTensor> outputs) {
-  const ActivationKind kind = attrs.as<ActivationAttrs>().kind;
   for (size_t i = 0; i < outputs[0].values.size(); ++i) {
-    outputs[0].values[i] = activate(kind, inputs[0].tensor.values[i]);
+    outputs[0].values[i] = activate(attrs.as<ActivationAttrs>(), inputs[0].tensor.values[i]);
   }
 }
 // mul(activation(gate), up)
@@ -146,14 +158,16 @@ CaseInput edge_values() {
   return input;
 }
 
-constexpr ActivationKind kKinds[] = {ActivationKind::silu, ActivationKind::gelu_erf,
-                                     ActivationKind::gelu_tanh, ActivationKind::relu};
+constexpr ActivationAttrs kKinds[] = {{ActivationKind::silu},
+                                      {ActivationKind::gelu_erf},
+                                      {ActivationKind::gelu_tanh},
+                                      {ActivationKind::relu},
+                                      {ActivationKind::softcap, 2.5f}};
 
 std::vector<OpCase> cases_activation() {
   std::vector<OpCase> cases;
-  for (const ActivationKind kind : kKinds) {
-    const std::string name(activation_name(kind));
-    const ActivationAttrs attrs{kind};
+  for (const ActivationAttrs& attrs : kKinds) {
+    const std::string name(activation_name(attrs.kind));
     cases.push_back({.name = name + "_edges", .attrs = attrs, .inputs = {edge_values()}});
     cases.push_back({.name = name + "_strided", .attrs = attrs, .inputs = {rows(3, 50, 4.0, true)}});
     cases.push_back({.name = name + "_empty", .attrs = attrs, .inputs = {rows(0, 8)}});
@@ -164,9 +178,8 @@ std::vector<OpCase> cases_activation() {
 
 std::vector<OpCase> cases_gated() {
   std::vector<OpCase> cases;
-  for (const ActivationKind kind : kKinds) {
-    const std::string name(activation_name(kind));
-    const ActivationAttrs attrs{kind};
+  for (const ActivationAttrs& attrs : kKinds) {
+    const std::string name(activation_name(attrs.kind));
     cases.push_back({.name = name + "_odd_width", .attrs = attrs, .inputs = {rows(5, 37, 3.0), rows(5, 37)}});
     cases.push_back({.name = name + "_strided",
                      .attrs = attrs,

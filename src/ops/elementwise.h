@@ -5,7 +5,8 @@
 #include "ops/op.h"
 
 namespace headrace::ops {
-enum class ActivationKind : uint8_t { silu, gelu_erf, gelu_tanh, relu };
+// softcap c: c * tanh(x / c), which bounds logits (Gemma 2).
+enum class ActivationKind : uint8_t { silu, gelu_erf, gelu_tanh, relu, softcap };
 std::string_view activation_name(ActivationKind kind);
 // Hugging Face's hidden_act: silu, swish, gelu, gelu_pytorch_tanh, gelu_new, relu.
 Result<ActivationKind> parse_activation(std::string_view name);
@@ -16,6 +17,7 @@ struct ElementwiseAttrs {
 };
 struct ActivationAttrs {
   ActivationKind kind = ActivationKind::silu;
+  float cap = 0.0f;  // softcap only, above 0
   bool operator==(const ActivationAttrs&) const = default;
   std::string describe() const;
 };

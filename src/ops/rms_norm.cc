@@ -7,16 +7,27 @@
 namespace headrace::ops {
 
 std::string RmsNormAttrs::describe() const {
-  return offset == 0.0f ? fmt::format("eps={:g}", eps) : fmt::format("eps={:g} offset={:g}", eps, offset);
+  std::string text = fmt::format("eps={:g}", eps);
+  if (offset != 0.0f) text += fmt::format(" offset={:g}", offset);
+  if (heads != 1) text += fmt::format(" heads={}", heads);
+  return text;
 }
 
 namespace {
 
 Result<std::vector<ValueType>> infer_rms_norm(std::span<const ValueType> inputs, const Attrs& attrs) {
   InputCheck check("rms_norm", inputs, {"x", "weight"});
-  check.tensor(0, DType::f32, 2).float_vector_weight(1).same_dim(1, 0, 0, 1);
-  check.require(attrs.as<RmsNormAttrs>().eps >= 0, "eps must not be negative");
+  const auto& a = attrs.as<RmsNormAttrs>();
+  check.tensor(0, DType::f32, 2).float_vector_weight(1);
+  check.require(a.eps >= 0, "eps must not be negative").require(a.heads >= 1, "heads must be at least 1");
   if (!check.ok()) return check.outputs({});
+  if (a.heads == 1) {
+    check.same_dim(1, 0, 0, 1);
+  } else {
+    const Dim width = inputs[0].shape[1];
+    check.require(width.is_constant() && width.constant() % a.heads == 0, "heads must divide the width of x");
+    if (check.ok()) check.dim(1, 0, width.constant() / a.heads);
+  }
   return check.outputs({inputs[0]});
 }
 
@@ -25,6 +36,7 @@ Result<std::vector<ValueType>> infer_add_rms_norm(std::span<const ValueType> inp
   check.tensor(0, DType::f32, 2).tensor(1, DType::f32, 2).same_dim(1, 0, 0, 0).same_dim(1, 1, 0, 1);
   check.float_vector_weight(2).same_dim(2, 0, 0, 1);
   check.require(attrs.as<RmsNormAttrs>().eps >= 0, "eps must not be negative");
+  check.require(attrs.as<RmsNormAttrs>().heads == 1, "heads must be 1");
   if (!check.ok()) return check.outputs({});
   return check.outputs({inputs[0], inputs[0]});
 }
@@ -40,8 +52,8 @@ Cost cost_add_rms_norm(const NodeSizes& sizes) {
 }
 
 void normalize(const RmsNormAttrs& attrs, const HostTensor& x, const HostTensor& weight, HostTensor& y) {
-  const int64_t width = x.dims[1];
-  for (int64_t row = 0; row < x.dims[0]; ++row) {
+  const int64_t width = x.dims[1] / attrs.heads;
+  for (int64_t row = 0; row < x.dims[0] * attrs.heads; ++row) {
     const double* in = x.values.data() + row * width;
     double squares = 0;
     for (int64_t i = 0; i < width; ++i) squares += in[i] * in[i];
@@ -91,6 +103,9 @@ std::vector<OpCase> cases_rms_norm() {
       {.name = "large_values", .attrs = plain, .inputs = {rows(2, 64, 1e6), vector(64, Format::f32)}},
       {.name = "strided", .attrs = plain, .inputs = {rows(4, 96, 1.0, true), vector(96, Format::f32)}},
       {.name = "empty", .attrs = plain, .inputs = {rows(0, 96), vector(96, Format::f32)}},
+      {.name = "heads",
+       .attrs = RmsNormAttrs{.eps = 1e-6f, .offset = 1.0f, .heads = 3},
+       .inputs = {rows(5, 111, 1.0, true), vector(37, Format::bf16)}},
       {.name = "smollm2_decode",
        .attrs = plain,
        .inputs = {rows(1, 576), vector(576, Format::f32)},

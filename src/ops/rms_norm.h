@@ -1,10 +1,11 @@
 #pragma once
-// rms_norm(x f32 [T, H], weight [H]) -> f32 [T, H]
+// rms_norm(x f32 [T, H], weight [H / heads]) -> f32 [T, H]
 // y = x / sqrt(mean(x^2) + eps) * (weight + offset), Zhang & Sennrich 2019 (arXiv:1910.07467). `offset` is 1 for families
-// that store weight - 1.
+// that store weight - 1. With `heads` above 1 each of a row's heads is normalized by itself, with one weight for all (the
+// query and key norms of Qwen3 and Gemma 3).
 //
 // add_rms_norm(x f32 [T, H], residual f32 [T, H], weight [H]) -> sum f32 [T, H], y f32 [T, H]
-// sum = x + residual, y = rms_norm(sum): one pass over memory instead of three. sum may take residual's storage.
+// sum = x + residual, y = rms_norm(sum) of one head: one pass over memory instead of three. sum may take residual's storage.
 
 #include "ops/op.h"
 
@@ -12,6 +13,7 @@ namespace headrace::ops {
 struct RmsNormAttrs {
   float eps = 1e-5f;
   float offset = 0.0f;
+  int32_t heads = 1;  // rms_norm only
   bool operator==(const RmsNormAttrs&) const = default;
   std::string describe() const;
 };

@@ -1,5 +1,5 @@
 // The runner with its real kernels. Golden values: transformers' LlamaForCausalLM in float64 on three tiny checkpoints
-// (tools/golden/llama_tiny.py).
+// (tools/golden/tiny_decoders.py).
 #include "runtime/local_runner.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kContext = 64;
 
-std::string folder(const std::string& name) { return testing::golden_path("llama_tiny/" + name); }
+std::string folder(const std::string& name) { return testing::golden_path("tiny_decoders/" + name); }
 
 struct Golden {
   std::vector<int32_t> ids;

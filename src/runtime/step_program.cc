@@ -44,6 +44,7 @@ Result<StepProgram> StepProgram::build(const io::ModelSource& source, const Step
   step.max_context = static_cast<int32_t>(max_context);
   step.limits.max_tokens = std::max(options.max_tokens, options.max_seqs);
   step.limits.max_seqs = options.max_seqs;
+  step.limits.max_context = max_context;
   step.limits.max_blocks = (max_context + kKvBlockTokens - 1) / kKvBlockTokens;
   step.limits.num_slots = options.max_seqs;
   context.limits = step.limits;

@@ -10,7 +10,7 @@ namespace {
 using ops::ActivationKind;
 
 template <ActivationKind kind>
-HR_INLINE Lanes activate(Lanes x) {
+HR_INLINE Lanes activate(Lanes x, Lanes cap) {
   const Lanes one = broadcast(1.0f);
   const Lanes half = broadcast(0.5f);
   if constexpr (kind == ActivationKind::silu) {
@@ -22,6 +22,8 @@ HR_INLINE Lanes activate(Lanes x) {
   } else if constexpr (kind == ActivationKind::gelu_tanh) {
     const Lanes cubic = mul_add(x * x * x, broadcast(0.044715f), x);
     return half * x * (one + tanh(cubic * broadcast(0.79788456f)));
+  } else if constexpr (kind == ActivationKind::softcap) {
+    return cap * tanh(x / cap);
   } else {
     return max(zero(), x);
   }
@@ -62,10 +64,11 @@ void run_mul(const StepContext&, const NodeArgs& args, Team& team) {
 
 template <ActivationKind kind, bool gated>
 void run_kind(const NodeArgs& args, Team& team) {
+  const Lanes cap = broadcast(args.attrs.as<ops::ActivationAttrs>().cap);
   if constexpr (gated) {
-    over_elements<2>(args, team, [](Lanes gate, Lanes up) { return activate<kind>(gate) * up; });
+    over_elements<2>(args, team, [cap](Lanes gate, Lanes up) { return activate<kind>(gate, cap) * up; });
   } else {
-    over_elements<1>(args, team, [](Lanes x, Lanes) { return activate<kind>(x); });
+    over_elements<1>(args, team, [cap](Lanes x, Lanes) { return activate<kind>(x, cap); });
   }
 }
 
@@ -80,6 +83,8 @@ void run_activation(const StepContext&, const NodeArgs& args, Team& team) {
       return run_kind<ActivationKind::gelu_tanh, gated>(args, team);
     case ActivationKind::relu:
       return run_kind<ActivationKind::relu, gated>(args, team);
+    case ActivationKind::softcap:
+      return run_kind<ActivationKind::softcap, gated>(args, team);
   }
 }
 

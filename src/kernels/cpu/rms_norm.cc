@@ -62,9 +62,12 @@ void run_rms_norm(const StepContext&, const NodeArgs& args, Team& team) {
   const TensorView& x = args.inputs[0].tensor;
   const auto* weight = reinterpret_cast<const float*>(args.inputs[1].weight.data);
   const TensorView& y = args.outputs[0].tensor;
+  const int64_t width = x.dims[1] / attrs.heads;
   const Team::Range rows = team.share(x.dims[0]);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    scale_row(attrs, x.row<float>(row), weight, x.dims[1], y.row<float>(row));
+    for (int64_t at = 0; at < x.dims[1]; at += width) {
+      scale_row(attrs, x.row<float>(row) + at, weight, width, y.row<float>(row) + at);
+    }
   }
 }
 

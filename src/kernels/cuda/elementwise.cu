@@ -6,17 +6,19 @@
 namespace headrace::cuda {
 namespace {
 
+using ops::ActivationAttrs;
 using ops::ActivationKind;
 
 constexpr int kThreads = 256;
 
-__device__ float activate(ActivationKind kind, float x) {
-  switch (kind) {
+__device__ float activate(const ActivationAttrs& attrs, float x) {
+  switch (attrs.kind) {
     case ActivationKind::silu: return x / (1.0f + expf(-x));
     case ActivationKind::gelu_erf: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
     case ActivationKind::gelu_tanh:
       return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * fmaf(0.044715f * x * x, x, x)));
     case ActivationKind::relu: return x > 0.0f ? x : 0.0f;
+    case ActivationKind::softcap: return attrs.cap * tanhf(x / attrs.cap);
   }
   return 0.0f;
 }
@@ -24,7 +26,7 @@ __device__ float activate(ActivationKind kind, float x) {
 enum class Kind : uint8_t { add, mul, activation, gated };
 
 template <Kind kKind>
-__global__ void elementwise_kernel(Rows a, Rows b, int64_t count, int columns, ActivationKind activation, float* y,
+__global__ void elementwise_kernel(Rows a, Rows b, int64_t count, int columns, ActivationAttrs activation, float* y,
                                    int64_t y_stride) {
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
@@ -49,9 +51,9 @@ void run_elementwise(const StepContext& step, const NodeArgs& args, Team&) {
   constexpr bool kBinary = kKind != Kind::activation;
   const int64_t count = y.elements();
   if (count == 0) return;
-  ActivationKind activation = ActivationKind::silu;
+  ActivationAttrs activation;
   if constexpr (kKind == Kind::activation || kKind == Kind::gated) {
-    activation = args.attrs.as<ops::ActivationAttrs>().kind;
+    activation = args.attrs.as<ActivationAttrs>();
   }
   const Rows b = kBinary ? rows_of(args.inputs[1].tensor) : Rows{};
   elementwise_kernel<kKind><<<unsigned((count + kThreads - 1) / kThreads), kThreads, 0, stream_of(step)>>>(

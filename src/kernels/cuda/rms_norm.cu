@@ -1,4 +1,4 @@
-// rms_norm and add_rms_norm. One block a row; bound by memory: 2 reads and 1 write of the row (3 and 2 for the fused form)
+// rms_norm and add_rms_norm. One block a row, or a head of it (blockIdx.y); bound by memory: 2 reads and 1 write of the row (3 and 2 for the fused form)
 // plus the weight, which stays in L2. The sum of squares is reduced in a fixed tree of kThreads leaves, so a row's bits do
 // not depend on the batch.
 #include "kernels/cuda/rms_norm.h"
@@ -26,7 +26,8 @@ template <bool kFused>
 __global__ void rms_norm_kernel(Rows x, Rows residual, const float* weight, int columns, float eps, float offset, float* sum,
                                 int64_t sum_stride, float* y, int64_t y_stride) {
   const int64_t row = blockIdx.x;
-  const float* in = x.data + row * x.stride;
+  const int64_t head = int64_t(blockIdx.y) * columns;
+  const float* in = x.data + row * x.stride + head;
   float squares = 0;
   for (int c = threadIdx.x; c < columns; c += kThreads) {
     float value = in[c];
@@ -39,7 +40,7 @@ __global__ void rms_norm_kernel(Rows x, Rows residual, const float* weight, int 
   const float scale = 1.0f / sqrtf(block_sum(squares) / float(columns) + eps);
   const float* normed = kFused ? sum + row * sum_stride : in;
   for (int c = threadIdx.x; c < columns; c += kThreads) {  // each thread reads what it wrote itself
-    y[row * y_stride + c] = normed[c] * scale * (weight[c] + offset);
+    y[row * y_stride + head + c] = normed[c] * scale * (weight[c] + offset);
   }
 }
 
@@ -48,8 +49,9 @@ void run_rms_norm(const StepContext& step, const NodeArgs& args, Team&) {
   const TensorView& y = args.outputs[0].tensor;
   if (x.dims[0] == 0) return;
   const auto& attrs = args.attrs.as<ops::RmsNormAttrs>();
-  rms_norm_kernel<false><<<unsigned(x.dims[0]), kThreads, 0, stream_of(step)>>>(
-      rows_of(x), Rows{}, reinterpret_cast<const float*>(args.inputs[1].weight.data), int(x.dims[1]), attrs.eps,
+  const dim3 blocks(unsigned(x.dims[0]), unsigned(attrs.heads));
+  rms_norm_kernel<false><<<blocks, kThreads, 0, stream_of(step)>>>(
+      rows_of(x), Rows{}, reinterpret_cast<const float*>(args.inputs[1].weight.data), int(x.dims[1] / attrs.heads), attrs.eps,
       attrs.offset, nullptr, 0, y.as<float>(), y.strides[0]);
 }
 
