@@ -105,6 +105,13 @@ Status fill_in(const GgufModel& model, const Family& family, ConfigMap& config) 
   config.set("tie_word_embeddings", !model.find_tensor("output.weight"));
   config.set("attention_bias", static_cast<bool>(model.find_tensor("blk.0.attn_q.bias")));
   config.set("rope_interleaved", family.gguf_rope_interleaved);
+  if (family.gguf_norms_plus_one) config.set("rms_norm_offset", 0.0);
+  if (family.model_type == "gemma3_text") {
+    // The file leaves these to its readers: the 27B model, known by its 62 layers, scales queries by the hidden size.
+    const int64_t layers = config.get_int_or("num_hidden_layers", 0, 0, int64_t{1} << 32).value_or(0);
+    const int64_t head_dim = config.get_int_or("head_dim", 0, 0, int64_t{1} << 32).value_or(0);
+    config.set("query_pre_attn_scalar", layers == 62 ? hidden / heads : head_dim);
+  }
   return Status();
 }
 

@@ -8,6 +8,10 @@ namespace {
 
 constexpr Family kFamilies[] = {
     {"llama", "llama", true},
+    {"", "mistral", false},  // GGUF calls it llama
+    {"qwen2", "qwen2", false},
+    {"qwen3", "qwen3", false},
+    {"gemma3", "gemma3_text", false, true},
 };
 
 constexpr WeightRow kWeights[] = {
@@ -20,7 +24,12 @@ constexpr WeightRow kWeights[] = {
     {"", true, "attn_k", "self_attn.k_proj", Extent::kv_heads, Extent::hidden, false},
     {"", true, "attn_v", "self_attn.v_proj", Extent::kv_heads, Extent::hidden, false},
     {"", true, "attn_output", "self_attn.o_proj", Extent::hidden, Extent::q_heads, false},
-    {"", true, "ffn_norm", "post_attention_layernorm", Extent::hidden, Extent::none, false},
+    {"llama mistral qwen2 qwen3", true, "ffn_norm", "post_attention_layernorm", Extent::hidden, Extent::none, false},
+    {"gemma3_text", true, "post_attention_norm", "post_attention_layernorm", Extent::hidden, Extent::none, false},
+    {"gemma3_text", true, "ffn_norm", "pre_feedforward_layernorm", Extent::hidden, Extent::none, false},
+    {"gemma3_text", true, "post_ffw_norm", "post_feedforward_layernorm", Extent::hidden, Extent::none, false},
+    {"qwen3 gemma3_text", true, "attn_q_norm", "self_attn.q_norm", Extent::head_dim, Extent::none, false},
+    {"qwen3 gemma3_text", true, "attn_k_norm", "self_attn.k_norm", Extent::head_dim, Extent::none, false},
     {"", true, "ffn_gate", "mlp.gate_proj", Extent::intermediate, Extent::hidden, false},
     {"", true, "ffn_up", "mlp.up_proj", Extent::intermediate, Extent::hidden, false},
     {"", true, "ffn_down", "mlp.down_proj", Extent::hidden, Extent::intermediate, false},
@@ -30,6 +39,7 @@ template <class Key>
 Result<const Family*> find_family(std::string_view wanted, std::string_view what, Key key) {
   std::string known;
   for (const Family& family : kFamilies) {
+    if (key(family).empty()) continue;
     if (key(family) == wanted) return &family;
     known += known.empty() ? "" : ", ";
     known += key(family);

@@ -17,6 +17,8 @@ struct Family {
   // GGUF permutes q and k rows of this family so that rotation pairs neighbours (2i, 2i + 1) instead of
   // halves.
   bool gguf_rope_interleaved;
+  // GGUF stores norm weights of this family with the one that the checkpoint leaves out.
+  bool gguf_norms_plus_one = false;
 };
 
 enum class Extent : uint8_t { none, vocab, hidden, intermediate, q_heads, kv_heads, head_dim };

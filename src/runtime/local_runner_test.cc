@@ -1,4 +1,4 @@
-// The runner with its real kernels. Golden values: transformers' LlamaForCausalLM in float64 on three tiny checkpoints
+// The runner with its real kernels. Golden values: transformers in float64 on tiny checkpoints of every family
 // (tools/golden/tiny_decoders.py).
 #include "runtime/local_runner.h"
 
@@ -59,11 +59,12 @@ std::unique_ptr<LocalRunner> open_runner(const std::string& path, DtypePolicy po
 std::vector<float> forced_logits(LocalRunner& runner, const std::vector<int32_t>& ids, int chunk) {
   std::vector<float> logits;
   StepPlan plan;
+  const auto groups = int32_t(runner.limits().groups.size());
   for (int at = 0, step = 1; at < int(ids.size()); at += chunk, ++step) {
     const int count = std::min<int>(chunk, int(ids.size()) - at);
     const int blocks = (at + count + kKvBlockTokens - 1) / kKvBlockTokens;
     const auto block_of = [](int index) { return 12 - index; };
-    plan.reset(step, {.tokens = count, .seqs = 1, .logit_rows = count, .groups = 1, .blocks = blocks}, kWantLogits);
+    plan.reset(step, {.tokens = count, .seqs = 1, .logit_rows = count, .groups = groups, .blocks = blocks}, kWantLogits);
     for (int i = 0; i < count; ++i) {
       const int position = at + i;
       plan.ints(StepField::token_src)[i] = ids[position];
@@ -71,11 +72,15 @@ std::vector<float> forced_logits(LocalRunner& runner, const std::vector<int32_t>
       plan.ints(StepField::logit_rows)[i] = i;
       plan.ints(StepField::sample_slot)[i] = -1;
       plan.floats(StepField::top_p)[i] = 1.0f;
-      plan.kv_slots(0)[i] = block_of(position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
+      for (int group = 0; group < groups; ++group) {
+        plan.kv_slots(group)[i] = block_of(position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
+      }
     }
     plan.ints(StepField::query_start)[1] = count;
     plan.ints(StepField::context_len)[0] = at + count;
-    for (int b = 0; b < blocks; ++b) plan.block_row(0, 0)[b] = block_of(b);
+    for (int group = 0; group < groups; ++group) {
+      for (int b = 0; b < blocks; ++b) plan.block_row(group, 0)[b] = block_of(b);
+    }
     const auto ticket = runner.submit(plan);
     EXPECT_TRUE(ticket) << ticket.error().to_string();
     const auto result = runner.wait(*ticket);
@@ -93,7 +98,8 @@ std::vector<Isa> isas() {
 }
 
 TEST(LocalRunner, ExactLogitsEqualTransformersForEveryInstructionSetAndWithEveryPassSkipped) {
-  for (const char* name : {"tied", "untied_biases", "llama3_rope"}) {
+  for (const char* name : {"tied", "untied_biases", "llama3_rope", "mistral_window", "qwen2_window", "qwen3", "gemma3",
+                           "gemma3_softcaps", "rope_dynamic", "rope_longrope"}) {
     const Golden golden = read_golden(name);
     ASSERT_FALSE(golden.ids.empty());
     for (const Isa isa : isas()) {
