@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -21,6 +20,7 @@
 #include "io/digest.h"
 #include "io/hub_cache.h"
 #include "testing/fake_hub.h"
+#include "testing/scoped_environment.h"
 
 namespace headrace::io {
 namespace {
@@ -462,45 +462,28 @@ TEST(Digest, AgreesWithTheStandardAndWithGit) {
   EXPECT_EQ(digest_of_file(path, DigestKind::sha256).error().code(), Code::not_found);
 }
 
-// Sets variables for one test.
-class Environment {
- public:
-  using Values = std::map<std::string, std::string>;
-  explicit Environment(Values values) {
-    for (const char* name : {"HF_ENDPOINT", "HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"}) {
-      const char* old = std::getenv(name);
-      before_[name] = old == nullptr ? std::optional<std::string>() : std::string(old);
-      set(name, values.contains(name) ? std::optional<std::string>(values[name]) : std::nullopt);
-    }
+// The variables that HubOptions reads, all unset but `values`.
+testing::ScopedEnvironment::Values only(const testing::ScopedEnvironment::Values& values) {
+  testing::ScopedEnvironment::Values all = values;
+  for (const char* name : {"HF_ENDPOINT", "HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"}) {
+    all.emplace(name, std::nullopt);
   }
-  ~Environment() {
-    for (const auto& [name, value] : before_) set(name, value);
-  }
-
- private:
-  static void set(const std::string& name, const std::optional<std::string>& value) {
-    if (value) {
-      ::setenv(name.c_str(), value->c_str(), 1);
-    } else {
-      ::unsetenv(name.c_str());
-    }
-  }
-  std::map<std::string, std::optional<std::string>> before_;
-};
+  return all;
+}
 
 TEST(HubOptions, ComeFromTheVariablesThatOtherToolsRead) {
   {
-    const Environment environment(Environment::Values{{"HOME", "/h"}});
+    const testing::ScopedEnvironment environment(only({{"HOME", "/h"}}));
     EXPECT_EQ(hub_options_from_environment()->cache, "/h/.cache/huggingface/hub");
     EXPECT_FALSE(hub_options_from_environment()->offline);
   }
   {
-    const Environment environment(Environment::Values{{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}, {"HF_HUB_OFFLINE", "True"}});
+    const testing::ScopedEnvironment environment(only({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}, {"HF_HUB_OFFLINE", "True"}}));
     EXPECT_EQ(hub_options_from_environment()->cache, "/x/huggingface/hub");
     EXPECT_TRUE(hub_options_from_environment()->offline);
   }
   {
-    const Environment environment(Environment::Values{{"HF_HOME", "/f"}, {"HF_ENDPOINT", "http://localhost:1/"}, {"HF_TOKEN", " hf_x\n"}});
+    const testing::ScopedEnvironment environment(only({{"HF_HOME", "/f"}, {"HF_ENDPOINT", "http://localhost:1/"}, {"HF_TOKEN", " hf_x\n"}}));
     EXPECT_EQ(hub_options_from_environment()->cache, "/f/hub");
     EXPECT_EQ(hub_options_from_environment()->endpoint, "http://localhost:1");
     EXPECT_EQ(hub_options_from_environment()->token, "hf_x");
@@ -508,13 +491,13 @@ TEST(HubOptions, ComeFromTheVariablesThatOtherToolsRead) {
   {
     const std::string home = ::testing::TempDir() + fmt::format("headrace_home_{}", ::getpid());
     write(home + "/token", "hf_file\n");
-    const Environment environment(Environment::Values{{"HF_HOME", home}, {"HF_HUB_CACHE", "/c"}});
+    const testing::ScopedEnvironment environment(only({{"HF_HOME", home}, {"HF_HUB_CACHE", "/c"}}));
     EXPECT_EQ(hub_options_from_environment()->cache, "/c");
     EXPECT_EQ(hub_options_from_environment()->token, "hf_file");
     fs::remove_all(home);
   }
   for (const auto& [name, value] : std::map<std::string, std::string>{{"HF_ENDPOINT", "ftp://x"}, {"HF_TOKEN", "a\r\nX: b"}}) {
-    const Environment environment(Environment::Values{{"HOME", "/h"}, {name, value}});
+    const testing::ScopedEnvironment environment(only({{"HOME", "/h"}, {name, value}}));
     const auto wrong = hub_options_from_environment();
     ASSERT_FALSE(wrong);
     EXPECT_TRUE(wrong.error().message().starts_with(name)) << wrong.error().message();
@@ -523,7 +506,7 @@ TEST(HubOptions, ComeFromTheVariablesThatOtherToolsRead) {
 
 TEST(Catalogue, SaysWhereAModelLiesOrHowToFetchIt) {
   const std::string cache = ::testing::TempDir() + fmt::format("headrace_catalogue_{}", ::getpid());
-  const Environment environment(Environment::Values{{"XDG_CACHE_HOME", cache}});
+  const testing::ScopedEnvironment environment(only({{"XDG_CACHE_HOME", cache}}));
   const CatalogueEntry* entry = find_in_catalogue("smollm2");
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(find_in_catalogue("smollm3"), nullptr);

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# The end-to-end tests of the server: the official OpenAI client, in a virtual environment of its own, against a real
-# `headrace serve`. HEADRACE_BIN is the binary; the model is HEADRACE_MODEL, or HEADRACE_SMOLLM2 as scripts/test.sh sets it.
-# Exit 77 (skipped) when one of them is not there.
+# run.sh TEST VARIABLE...: runs the end-to-end test TEST, which needs the libraries of requirements.txt, in a virtual environment of
+# its own. Exit 77 (skipped) when one of the VARIABLEs names no file. HEADRACE_BIN is the binary, HEADRACE_MODEL the model
+# (or HEADRACE_SMOLLM2, as scripts/test.sh sets it).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+test=$1
+shift
 HEADRACE_MODEL=${HEADRACE_MODEL:-${HEADRACE_SMOLLM2:-}}
-for name in HEADRACE_BIN HEADRACE_MODEL; do
+for name in "$@"; do
   if [ ! -f "${!name:-}" ]; then
     echo "skipped: $name is not set to a file (got '${!name:-}')"
     exit 77
@@ -21,4 +23,4 @@ if [ ! -f "$venv/ready" ]; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: --require-hashes -r "$here/requirements.txt"
   touch "$venv/ready"
 fi
-exec "$venv/bin/python" -m unittest discover --verbose --start-directory "$here" --pattern test_openai_client.py
+exec "$venv/bin/python" -m unittest discover --verbose --start-directory "$here" --pattern "$test"
