@@ -1,9 +1,11 @@
 // The order of the three kinds of names, and the picture of a download.
 #include "cli/resolve_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
+#include "base/clock.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "io/catalogue.h"
@@ -30,6 +32,8 @@ class DownloadPicture {
     if (InterruptGuard::interrupted()) return false;
     if (news.phase == Phase::downloading && !told_) {
       told_ = true;
+      start_ = Clock::now();
+      done_at_start_ = news.done;
       fmt::print(stderr, "Fetching {} from {}\n", printable(name_), printable(endpoint_));
     }
     const double fraction = news.total == 0 ? 0 : static_cast<double>(news.done) / static_cast<double>(news.total);
@@ -38,7 +42,7 @@ class DownloadPicture {
   }
 
  private:
-  static std::string describe(const io::HubProgress& news) {
+  std::string describe(const io::HubProgress& news) const {
     using Phase = io::HubProgress::Phase;
     const std::string file = printable(news.file);
     switch (news.phase) {
@@ -47,12 +51,16 @@ class DownloadPicture {
       case Phase::checking: return file + ": checking";
       case Phase::downloading: break;
     }
-    return fmt::format("{} of {} MB, {}", megabytes(news.done), megabytes(news.total), file);
+    const double seconds = std::max(seconds_between(start_, Clock::now()), 0.001);
+    const auto per_second = static_cast<uint64_t>(static_cast<double>(news.done - std::min(news.done, done_at_start_)) / seconds);
+    return fmt::format("{} of {} MB, {} MB/s, {}", megabytes(news.done), megabytes(news.total), megabytes(per_second), file);
   }
 
   const std::string name_, endpoint_;
   ProgressBar bar_{"fetching"};
   bool told_ = false;
+  TimePoint start_{};
+  uint64_t done_at_start_ = 0;
 };
 
 Result<std::string> from_hub(const std::string& text, const io::HubName& name) {
