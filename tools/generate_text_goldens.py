@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the golden files of src/text's tests into the folder OUTPUT, each value computed by a reference library.
 
-usage: generate_text_goldens.py OUTPUT      (needs: pip install tokenizers)
+usage: generate_text_goldens.py OUTPUT      (needs: pip install tokenizers sentencepiece)
 """
 import json
 import pathlib
@@ -9,6 +9,7 @@ import random
 import re
 import sys
 
+import make_vocab_goldens
 import tokenizers
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
                         trainers)
@@ -46,6 +47,11 @@ TEXTS = ["", " ", "hello world", "  Hello,  WORLD! ", "it's 1234 caf\u00e9 cafe\
          "\u4e16\u754c \u3053\u3093\U0001f600", "x\u00a0y\u3000z\u200b\t\n", "\u0663\u00bd \u2460", "\u212b\u0344\u1e9b\u0323", "\uac01\u1100\u1161\u11a8"]
 
 
+def charsmap():
+    """A normalization table as SentencePiece compiles it, with all that make_vocab_goldens maps."""
+    return make_vocab_goldens.charsmap_of(make_vocab_goldens.trained_with_rules(vocab_size=120))
+
+
 def components():
     """Small tokenizers, one for each component that the suite of cases leaves out; text -> ids, offsets, text."""
     n, p, d, pp = normalizers, pre_tokenizers, decoders, processors
@@ -72,6 +78,7 @@ def components():
     unk = dict(unk_token="<unk>")
     return {
         "unigram_metaspace": trained(models.Unigram(), unigram, n.NFKC(), p.Metaspace(), None, d.Metaspace()),
+        "precompiled": trained(models.Unigram(), unigram, n.Precompiled(charsmap()), p.Metaspace(), None, d.Metaspace()),
         "wordlevel_whitespace": trained(models.WordLevel(**unk), trainers.WordLevelTrainer, n.Lowercase(), p.Whitespace()),
         "bpe_fused_unk": trained(models.BPE(fuse_unk=True, **unk), bpe, n.Sequence([n.NFD(), n.StripAccents(), n.Strip()]),
                                  p.WhitespaceSplit()),

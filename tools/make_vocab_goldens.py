@@ -4,10 +4,12 @@ library which trained each gives for a list of texts.
 
 usage: make_vocab_goldens.py OUTPUT      (needs: pip install sentencepiece tokenizers)
 """
+import base64
 import io
 import json
 import pathlib
 import sys
+import tempfile
 
 import sentencepiece
 
@@ -59,8 +61,83 @@ def sentencepiece_rows():
         yield name, f"sentencepiece {sentencepiece.__version__}", spec, cases
 
 
+def fields(data):
+    """(number, value) of a protobuf message's length-delimited fields."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            varint()
+        else:
+            size = {1: 8, 5: 4}.get(key & 7) or varint()
+            yield key >> 3, data[at:at + size]
+            at += size
+
+
+def charsmap_of(library):
+    normalizer = dict(fields(library.serialized_model_proto()))[3]
+    return dict(fields(normalizer))[2]
+
+
+RULES = {"\ufb01": "fi", "\u212b": "\u00c5", "\u3000": " ", "\t": " ", "\n": " ", "\r": " ", "\u00a0": " ", "\u200b": " ", "e\u0301": "\u00e9",
+         "\u2460": "1", "\u1e9b\u0323": "\u1e69", "\u1e9b": "\u1e61", "H": "h", "\x01": ""}
+
+
+def trained_with_rules(**options):
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        for source, target in RULES.items():
+            rules.write("\t".join(" ".join(f"{ord(c):X}" for c in part) for part in (source, target)) + "\n")
+        rules.flush()
+        return trained(model_type="unigram", normalization_rule_tsv=rules.name, **options)
+
+
+def unigram_rows():
+    options = {"vocab_size": 120, "user_defined_symbols": ["<u>", "</u>"]}
+    tidy = trained_with_rules(**options)
+    loose = trained_with_rules(remove_extra_whitespaces=False, add_dummy_prefix=False, **options)
+    for name, library, more in [("unigram_tidy", tidy, {"remove_extra_whitespaces": True, "add_space_prefix": True, "add_eos": True}),
+                                ("unigram_loose", loose, {})]:
+        spec = spec_of(library, "t5", charsmap=base64.b64encode(charsmap_of(library)).decode(), **more)
+        texts = [t for t in TEXTS if "<u>" not in t]
+        ids = [library.encode(t, add_eos=more.get("add_eos", False)) for t in texts]
+        # The text is the normalized one, so that it does not come back: the ids alone are compared.
+        yield name, f"sentencepiece {sentencepiece.__version__}", spec, [[t, i, None] for t, i in zip(texts, ids)]
+
+
+def wordpiece_rows():
+    import tokenizers
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    for name, lowercase in [("wordpiece_uncased", True), ("wordpiece_cased", False)]:
+        library = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        library.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        library.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=160, special_tokens=special, show_progress=False))
+        library.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+        library.decoder = decoders.WordPiece()
+        pieces = [library.id_to_token(i) for i in range(library.get_vocab_size())]
+        tokens = [p if p in special else p[2:] if p.startswith("##") else "\u2581" + p for p in pieces]
+        spec = {"model": "bert", "tokens": tokens, "types": [CONTROL if p in special else NORMAL for p in pieces],
+                "cls_id": 2, "sep_id": 3, "unk_id": 1, "lowercase": lowercase, "strip_accents": lowercase}
+        texts = TEXTS + ["[CLS] fox [MASK] dog", "x" * 200]
+        cases = [[t, e.ids, library.decode(e.ids, skip_special_tokens=True)] for t in texts for e in [library.encode(t)]]
+        yield name, f"tokenizers {tokenizers.__version__}", spec, cases
+
+
 def main():
-    rows = list(sentencepiece_rows())
+    rows = [*sentencepiece_rows(), *unigram_rows(), *wordpiece_rows()]
     lines = ",\n".join(json.dumps(row, ensure_ascii=True) for row in rows)
     pathlib.Path(sys.argv[1]).write_text(f"[\n{lines}\n]\n")
 

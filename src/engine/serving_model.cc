@@ -46,6 +46,12 @@ text::VocabSpec to_spec(io::VocabMetadata vocab) {
   spec.add_bos = vocab.add_bos;
   spec.add_eos = vocab.add_eos;
   spec.add_space_prefix = vocab.add_space_prefix;
+  spec.cls_id = vocab.cls_id;
+  spec.sep_id = vocab.sep_id;
+  spec.remove_extra_whitespaces = vocab.remove_extra_whitespaces;
+  spec.lowercase = vocab.lowercase;
+  spec.strip_accents = vocab.strip_accents;
+  spec.precompiled_charsmap = std::move(vocab.precompiled_charsmap);
   return spec;
 }
 

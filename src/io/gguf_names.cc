@@ -208,6 +208,20 @@ Result<bool> flag_or(const GgufModel& model, std::string_view key, bool fallback
   return *flag;
 }
 
+// The bytes of an array of 8-bit integers; empty when the key is absent.
+Result<std::string> bytes_or_empty(const GgufModel& model, std::string_view key) {
+  const GgufEntry* entry = model.find(key);
+  if (entry == nullptr) return std::string();
+  const auto values = entry->array() == nullptr ? std::nullopt : entry->array()->integers();
+  if (!values || !std::all_of(values->begin(), values->end(), [](int64_t v) { return v >= -128 && v < 256; })) {
+    return error(Code::malformed, "{}: want an array of bytes", key);
+  }
+  std::string out;
+  out.reserve(values->size());
+  for (const int64_t value : *values) out.push_back(static_cast<char>(value));
+  return out;
+}
+
 // `values` (an array of scores or types) has one element per token, or the key is absent.
 template <class Out, class In>
 Status per_token(std::string_view key, const std::optional<std::vector<In>>& values, size_t tokens,
@@ -280,12 +294,20 @@ Result<VocabMetadata> vocab_from_gguf(const GgufModel& model) {
   HR_ASSIGN_OR_RETURN(vocab.unk_id, id_or_none(model, "tokenizer.ggml.unknown_token_id", count));
   HR_ASSIGN_OR_RETURN(vocab.pad_id, id_or_none(model, "tokenizer.ggml.padding_token_id", count));
   HR_ASSIGN_OR_RETURN(vocab.eot_id, id_or_none(model, "tokenizer.ggml.eot_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.cls_id, id_or_none(model, "tokenizer.ggml.cls_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.sep_id, id_or_none(model, "tokenizer.ggml.seperator_token_id", count));
   // A SentencePiece vocabulary ("llama") starts texts with BOS and a space unless the file says otherwise.
   const bool sentencepiece = vocab.model == "llama";
   HR_ASSIGN_OR_RETURN(vocab.add_bos, flag_or(model, "tokenizer.ggml.add_bos_token", sentencepiece));
-  HR_ASSIGN_OR_RETURN(vocab.add_eos, flag_or(model, "tokenizer.ggml.add_eos_token", false));
+  HR_ASSIGN_OR_RETURN(vocab.add_eos, flag_or(model, "tokenizer.ggml.add_eos_token", vocab.model == "t5"));
   HR_ASSIGN_OR_RETURN(vocab.add_space_prefix,
                       flag_or(model, "tokenizer.ggml.add_space_prefix", sentencepiece));
+  HR_ASSIGN_OR_RETURN(vocab.remove_extra_whitespaces,
+                      flag_or(model, "tokenizer.ggml.remove_extra_whitespaces", false));
+  HR_ASSIGN_OR_RETURN(vocab.lowercase, flag_or(model, "tokenizer.ggml.normalizer.lowercase", true));
+  HR_ASSIGN_OR_RETURN(vocab.strip_accents,
+                      flag_or(model, "tokenizer.ggml.normalizer.strip_accents", vocab.lowercase));
+  HR_ASSIGN_OR_RETURN(vocab.precompiled_charsmap, bytes_or_empty(model, "tokenizer.ggml.precompiled_charsmap"));
   return vocab;
 }
 

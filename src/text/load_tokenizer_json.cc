@@ -150,6 +150,23 @@ Status read_model(const json& file, bool byte_level, Parts& parts) {
 
 // --- normalizers ---
 
+Result<std::string> from_base64(std::string_view text) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  while (text.ends_with('=')) text.remove_suffix(1);
+  std::string out;
+  out.reserve(text.size() / 4 * 3);
+  uint32_t bits = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t digit = digits.find(text[i]);
+    if (digit == digits.npos) {
+      return error(Code::malformed, "tokenizer.json: precompiled_charsmap: byte {} is not of base64", i);
+    }
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    if (i % 4 > 0) out.push_back(static_cast<char>(bits >> (6 - i % 4 * 2)));
+  }
+  return out;
+}
+
 Result<NormalizerPtr> read_normalizer(const json& component) {
   const std::string type = type_of(component);
   if (type == "Sequence") {
@@ -173,6 +190,12 @@ Result<NormalizerPtr> read_normalizer(const json& component) {
     const json& pattern = component.at("pattern");
     if (!pattern.contains("String")) return tl::unexpected(unsupported("Replace with", pattern.dump()));
     return replace_text(pattern.at("String").get<std::string>(), component.at("content").get<std::string>());
+  }
+  if (type == "Precompiled") {
+    HR_ASSIGN_OR_RETURN(const std::string blob,
+                        from_base64(component.at("precompiled_charsmap").get_ref<const std::string&>()));
+    HR_ASSIGN_OR_RETURN(Charsmap map, Charsmap::parse(blob));
+    return apply_charsmap(std::move(map), CharsmapRule::graphemes);
   }
   if (type == "BertNormalizer") {
     BertOptions options{.clean_text = component.value("clean_text", true),

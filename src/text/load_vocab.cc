@@ -10,6 +10,8 @@
 #include "text/bpe.h"
 #include "text/pipeline_tokenizer.h"
 #include "text/scored_bpe.h"
+#include "text/unigram.h"
+#include "text/wordpiece.h"
 
 namespace headrace::text {
 namespace {
@@ -163,7 +165,8 @@ std::vector<AddedToken> sentencepiece_added(const VocabSpec& spec) {
   return added;
 }
 
-// NaN where the token takes no part in the model: it is matched before, or stands for a byte.
+// NaN where the token takes no part in the model: it is matched before, stands for a byte, or is unused (byte-pair
+// encoding joins across unused tokens).
 Result<std::vector<float>> sentencepiece_scores(const VocabSpec& spec) {
   if (spec.scores.size() != spec.tokens.size()) {
     return error(Code::malformed, "vocabulary: want a score for each of {} tokens (tokenizer.ggml.scores), got {}",
@@ -175,7 +178,7 @@ Result<std::vector<float>> sentencepiece_scores(const VocabSpec& spec) {
       return error(Code::malformed, "vocabulary: score of token {}: want a finite number, got {}", id, scores[id]);
     }
     const int32_t type = type_of(spec, id);
-    if (type != kNormal && type != kUnused) scores[id] = std::numeric_limits<float>::quiet_NaN();
+    if (type != kNormal && !(type == kUnused && spec.model == "llama")) scores[id] = std::numeric_limits<float>::quiet_NaN();
   }
   return scores;
 }
@@ -201,6 +204,76 @@ Result<std::unique_ptr<Tokenizer>> load_sentencepiece(VocabSpec spec) {
   return PipelineTokenizer::make(std::move(parts));
 }
 
+// Unigram. The space of each word stays in front of it, so that words can be cut apart where no token goes over a space.
+Result<std::unique_ptr<Tokenizer>> load_unigram(VocabSpec spec) {
+  PipelineTokenizer::Parts parts;
+  HR_ASSIGN_OR_RETURN(auto vocabulary, read_tokens(spec));
+  HR_ASSIGN_OR_RETURN(const std::vector<float> scores, sentencepiece_scores(spec));
+  HR_ASSIGN_OR_RETURN(parts.model,
+                      Unigram::make(*vocabulary, {scores.begin(), scores.end()}, {.unk_id = spec.unk_id}));
+  bool crosses_space = false;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    crosses_space |= !std::isnan(scores[id]) && spec.tokens[id].find(kSpace, 1) != std::string::npos;
+  }
+  std::vector<NormalizerPtr> steps;
+  if (!spec.precompiled_charsmap.empty()) {
+    HR_ASSIGN_OR_RETURN(Charsmap map, Charsmap::parse(spec.precompiled_charsmap));
+    steps.push_back(apply_charsmap(std::move(map), CharsmapRule::longest));
+  }
+  if (spec.remove_extra_whitespaces) steps.push_back(collapse_spaces());
+  steps.push_back(replace_text(" ", std::string(kSpace)));
+  parts.normalizer = normalize_in_sequence(std::move(steps));
+  if (spec.add_space_prefix) parts.pre_tokenizers.push_back(add_prefix(std::string(kSpace)));
+  if (!crosses_space) {
+    parts.pre_tokenizers.push_back(split_by_string(std::string(kSpace), SplitBehavior::merged_with_next, false));
+  }
+  parts.vocabulary = std::move(vocabulary);
+  parts.added = sentencepiece_added(spec);
+  parts.decoders.push_back(decode_replace(std::string(kSpace), " "));
+  parts.decoders.push_back(decode_fuse());
+  if (spec.add_space_prefix) parts.decoders.push_back(decode_strip(" ", 1, 0));
+  parts.bos_id = spec.bos_id;
+  parts.eos_id = spec.eos_id;
+  parts.post = frame_of(spec);
+  return PipelineTokenizer::make(std::move(parts));
+}
+
+// WordPiece, as the files spell it: "\u2581word" begins a word, "ing" continues one. Back to "word" and "##ing".
+Result<std::unique_ptr<Tokenizer>> load_wordpiece(VocabSpec spec) {
+  PipelineTokenizer::Parts parts;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    std::string& token = spec.tokens[id];
+    const int32_t type = type_of(spec, id);
+    const bool bracketed = token.size() > 2 && token.starts_with('[') && token.ends_with(']');
+    if (type == kControl || type == kUnknown || type == kUserDefined || bracketed) {
+      parts.added.push_back({.id = static_cast<int32_t>(id), .content = token, .special = type != kUserDefined});
+    } else {
+      token = token.starts_with(kSpace) ? token.substr(kSpace.size()) : "##" + token;
+    }
+  }
+  HR_ASSIGN_OR_RETURN(auto vocabulary, read_tokens(spec));
+  const auto id_or_named = [&](int32_t id, std::string_view name) { return id >= 0 ? id : vocabulary->find(name); };
+  const int32_t cls = id_or_named(spec.cls_id >= 0 ? spec.cls_id : spec.bos_id, "[CLS]");
+  const int32_t sep = id_or_named(spec.sep_id >= 0 ? spec.sep_id : spec.eos_id, "[SEP]");
+  WordPiece::Options options;
+  options.unk_id = id_or_named(spec.unk_id, "[UNK]");
+  parts.model = std::make_unique<WordPiece>(*vocabulary, std::move(options));
+  parts.vocabulary = std::move(vocabulary);
+  parts.normalizer = bert_normalizer({.strip_accents = spec.strip_accents, .lowercase = spec.lowercase});
+  parts.pre_tokenizers.push_back(split_as_bert());
+  parts.decoders.push_back(decode_wordpiece("##", true));
+  const PostProcessor::Item text{{}, 0}, second{{}, 1, 1};
+  if (cls >= 0) parts.post.single.push_back({{cls}});
+  parts.post.single.push_back(text);
+  if (sep >= 0) parts.post.single.push_back({{sep}});
+  parts.post.pair = parts.post.single;
+  parts.post.pair.push_back(second);
+  if (sep >= 0) parts.post.pair.push_back({{sep}, -1, 1});
+  parts.bos_id = cls;
+  parts.eos_id = sep;
+  return PipelineTokenizer::make(std::move(parts));
+}
+
 Status check(const VocabSpec& spec) {
   const auto num_tokens = static_cast<int64_t>(spec.tokens.size());
   if (num_tokens == 0) return make_status(Code::malformed, "vocabulary: there are no tokens");
@@ -209,7 +282,7 @@ Status check(const VocabSpec& spec) {
                        spec.types.size());
   }
   for (const auto& [name, id] : {std::pair("bos", spec.bos_id), std::pair("eos", spec.eos_id),
-                                 std::pair("unknown", spec.unk_id), std::pair("padding", spec.pad_id)}) {
+                                 std::pair("unknown", spec.unk_id), std::pair("padding", spec.pad_id), std::pair("cls", spec.cls_id), std::pair("separator", spec.sep_id)}) {
     if (id < -1 || id >= num_tokens) {
       return make_status(Code::malformed, "vocabulary: {} token: want an id below {}, got {}", name,
                          num_tokens, id);
@@ -224,7 +297,10 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::from_vocab(VocabSpec spec) {
   HR_RETURN_IF_ERROR(check(spec));
   if (spec.model == "gpt2") return load_byte_level(std::move(spec));
   if (spec.model == "llama") return load_sentencepiece(std::move(spec));
-  return error(Code::unsupported, "vocabulary: model \"{}\" (tokenizer.ggml.model): want gpt2 or llama", spec.model);
+  if (spec.model == "t5") return load_unigram(std::move(spec));
+  if (spec.model == "bert") return load_wordpiece(std::move(spec));
+  return error(Code::unsupported, "vocabulary: model \"{}\" (tokenizer.ggml.model): want gpt2, llama, bert or t5",
+               spec.model);
 }
 
 }  // namespace headrace::text

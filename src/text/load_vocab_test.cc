@@ -16,6 +16,17 @@ namespace {
 
 using nlohmann::json;
 
+std::string from_base64(const std::string& text) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  uint32_t bits = 0;
+  for (size_t i = 0; i < text.size() && text[i] != '='; ++i) {
+    bits = bits << 6 | static_cast<uint32_t>(digits.find(text[i]));
+    if (i % 4 > 0) out.push_back(static_cast<char>(bits >> (6 - i % 4 * 2)));
+  }
+  return out;
+}
+
 VocabSpec spec_of(const json& row) {
   VocabSpec spec;
   spec.model = row.at("model");
@@ -27,9 +38,15 @@ VocabSpec spec_of(const json& row) {
   spec.bos_id = row.value("bos_id", -1);
   spec.eos_id = row.value("eos_id", -1);
   spec.unk_id = row.value("unk_id", -1);
+  spec.cls_id = row.value("cls_id", -1);
+  spec.sep_id = row.value("sep_id", -1);
   spec.add_bos = row.value("add_bos", false);
   spec.add_eos = row.value("add_eos", false);
   spec.add_space_prefix = row.value("add_space_prefix", false);
+  spec.remove_extra_whitespaces = row.value("remove_extra_whitespaces", false);
+  spec.lowercase = row.value("lowercase", true);
+  spec.strip_accents = row.value("strip_accents", true);
+  spec.precompiled_charsmap = from_base64(row.value("charsmap", ""));
   return spec;
 }
 

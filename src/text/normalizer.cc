@@ -100,6 +100,17 @@ void compose_all(std::vector<Char>& chars) {
   chars = std::move(out);
 }
 
+AlignedText laid_out(const std::vector<Char>& chars, const std::vector<ByteRange>& sources) {
+  AlignedText out;
+  size_t at = 0;
+  for (const Char& c : chars) {
+    const size_t from = c.change > 0 ? std::max<size_t>(at, 1) - 1 : at;
+    append_char(out, c.code, sources[std::min(from, sources.size() - 1)]);
+    if (c.change <= 0) at += 1 - c.change;
+  }
+  return out;
+}
+
 class Form final : public Normalizer {
  public:
   explicit Form(UnicodeForm form) : form_(form) {}
@@ -124,14 +135,7 @@ class Form final : public Normalizer {
     });
     order_marks(chars);
     if (form_ == UnicodeForm::nfc || form_ == UnicodeForm::nfkc) compose_all(chars);
-    AlignedText out;
-    size_t at = 0;
-    for (const Char& c : chars) {
-      const size_t from = c.change > 0 ? std::max<size_t>(at, 1) - 1 : at;
-      append_char(out, c.code, sources[std::min(from, sources.size() - 1)]);
-      if (c.change <= 0) at += 1 - c.change;
-    }
-    text = std::move(out);
+    text = laid_out(chars, sources);
   }
 
  private:
@@ -263,6 +267,106 @@ class BertClean final : public Normalizer {
   bool clean_, chinese_;
 };
 
+class CollapseSpaces final : public Normalizer {
+ public:
+  bool leaves(std::string_view text) const override {
+    return !text.starts_with(' ') && !text.ends_with(' ') && text.find("  ") == text.npos;
+  }
+  void apply(AlignedText& text) const override {
+    if (leaves(text.text)) return;
+    AlignedText out;
+    size_t space = std::string::npos;  // the first of a run that stands after something
+    for (size_t i = 0; i < text.text.size(); ++i) {
+      if (text.text[i] == ' ') {
+        if (space == std::string::npos && !out.text.empty()) space = i;
+        continue;
+      }
+      if (space != std::string::npos) out.append(" ", {text.origin[space].begin, text.origin[i - 1].end});
+      space = std::string::npos;
+      out.append(std::string_view(text.text).substr(i, 1), text.origin[i]);
+    }
+    text = std::move(out);
+  }
+};
+
+class LongestFromCharsmap final : public Normalizer {
+ public:
+  explicit LongestFromCharsmap(Charsmap map) : map_(std::move(map)) {}
+  void apply(AlignedText& text) const override {
+    AlignedText out;
+    const std::string_view all = text.text;
+    for (size_t at = 0, end; at < all.size(); at = end) {
+      const auto match = map_.longest(all.substr(at));
+      end = at + (match ? match->length : decode_utf8(all.substr(at)).length);
+      const ByteRange source{text.origin[at].begin, text.origin[end - 1].end};
+      out.append(match ? match->replacement : all.substr(at, end - at), source);
+    }
+    text = std::move(out);
+  }
+
+ private:
+  Charsmap map_;
+};
+
+// The library's rule, with its oddity: what the table has for the beginning of a short cluster replaces the cluster.
+class ClustersFromCharsmap final : public Normalizer {
+ public:
+  explicit ClustersFromCharsmap(Charsmap map) : map_(std::move(map)) {}
+  void apply(AlignedText& text) const override {
+    std::vector<Char> chars;
+    std::vector<ByteRange> sources;
+    for_each_char(text, [&](char32_t, ByteRange source) { sources.push_back(source); });
+    const std::string_view all = text.text;
+    for (size_t at = 0, end; at < all.size(); at = end) {
+      end = cluster_end(all, at);
+      if (end - at <= kShortCluster && replace(all.substr(at, end - at), chars)) continue;
+      for (size_t next; at < end; at = next) {
+        next = at + decode_utf8(all.substr(at)).length;
+        const std::string_view character = all.substr(at, next - at);
+        if (!replace(character, chars)) chars.push_back({decode_utf8(character).code, 0});
+      }
+    }
+    text = chars.empty() ? AlignedText{} : laid_out(chars, sources);
+  }
+
+ private:
+  static constexpr size_t kShortCluster = 5;  // bytes
+
+  // The end of the grapheme cluster at `at`, as far as clusters of up to kShortCluster bytes go: CR LF, and what a
+  // mark or a joiner follows.
+  static size_t cluster_end(std::string_view text, size_t at) {
+    const Utf8Char first = decode_utf8(text.substr(at));
+    size_t end = at + first.length;
+    if (first.code == '\r') return end + text.substr(end).starts_with('\n');
+    const bool control = first.code < 0x20 || (category_bit(first.code) &
+                                               category_set(Category::Cc, Category::Zl, Category::Zp)) != 0;
+    while (!control && end < text.size()) {
+      const Utf8Char c = decode_utf8(text.substr(end));
+      const bool extends = (category_bit(c.code) & kMarks) || c.code == 0x200C || c.code == 0x200D ||
+                           c.code == 0xFF9E || c.code == 0xFF9F || (c.code >= 0x1F3FB && c.code <= 0x1F3FF);
+      if (!extends) break;
+      end += c.length;
+    }
+    return end;
+  }
+
+  bool replace(std::string_view part, std::vector<Char>& chars) const {
+    const auto match = map_.shortest(part);
+    if (!match) return false;
+    int before = 0, after = 0;
+    for (std::string_view rest = part; !rest.empty(); ++before) rest.remove_prefix(decode_utf8(rest).length);
+    for (std::string_view rest = match->replacement; !rest.empty(); ++after) {
+      const Utf8Char c = decode_utf8(rest);
+      chars.push_back({c.code, after >= before});
+      rest.remove_prefix(c.length);
+    }
+    if (after < before && !chars.empty()) chars.back().change += after - before;
+    return true;
+  }
+
+  Charsmap map_;
+};
+
 class InSequence final : public Normalizer {
  public:
   explicit InSequence(std::vector<NormalizerPtr> steps) : steps_(std::move(steps)) {}
@@ -297,6 +401,14 @@ NormalizerPtr replace_text(std::string from, std::string to) {
 }
 NormalizerPtr prepend_text(std::string text) {
   return std::make_unique<PrependText>(std::move(text));
+}
+
+NormalizerPtr collapse_spaces() {
+  return std::make_unique<CollapseSpaces>();
+}
+NormalizerPtr apply_charsmap(Charsmap map, CharsmapRule rule) {
+  if (rule == CharsmapRule::longest) return std::make_unique<LongestFromCharsmap>(std::move(map));
+  return std::make_unique<ClustersFromCharsmap>(std::move(map));
 }
 
 NormalizerPtr bert_normalizer(BertOptions options) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "text/charsmap.h"
 #include "text/piece.h"
 
 namespace headrace::text {
@@ -34,6 +35,13 @@ struct BertOptions {
   bool lowercase = true;
 };
 NormalizerPtr bert_normalizer(BertOptions options);
+// White space (U+0020) goes at the ends, and a run of it becomes one.
+NormalizerPtr collapse_spaces();
+enum class CharsmapRule : unsigned char {
+  longest,    // SentencePiece: at each place the longest string of the table
+  graphemes,  // `tokenizers`: clusters of up to 5 bytes by the first string that begins them, else each character
+};
+NormalizerPtr apply_charsmap(Charsmap map, CharsmapRule rule);
 NormalizerPtr normalize_in_sequence(std::vector<NormalizerPtr> steps);
 
 }  // namespace headrace::text

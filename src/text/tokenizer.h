@@ -51,7 +51,11 @@ struct VocabSpec {
   std::vector<int32_t> types;       // [tokenizer.ggml.token_type] 1 normal 2 unknown 3 control 4 user 5 unused 6 byte
   std::vector<std::string> merges;  // [tokenizer.ggml.merges] "left right"
   int32_t bos_id = -1, eos_id = -1, unk_id = -1, pad_id = -1;
+  int32_t cls_id = -1, sep_id = -1;  // [cls_token_id, seperator_token_id] of bert
   bool add_bos = false, add_eos = false, add_space_prefix = false;
+  bool remove_extra_whitespaces = false;           // of t5
+  bool lowercase = true, strip_accents = true;     // [normalizer.lowercase, normalizer.strip_accents] of bert
+  std::string precompiled_charsmap;                // [precompiled_charsmap] of t5; may be empty
 };
 
 class Tokenizer {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "text/utf8.h"
 
@@ -39,7 +40,7 @@ Unigram::Unigram(const Vocabulary& vocabulary, std::vector<double> scores, Optio
   constexpr double kUnknownPenalty = 10;  // the library's
   double lowest = 0;
   for (int32_t id = 0; id < vocabulary_.size(); ++id) {
-    if (!vocabulary_.has(id)) continue;
+    if (!vocabulary_.has(id) || std::isnan(scores_[id])) continue;
     trie_.insert(vocabulary_.text(id), id);
     lowest = std::min(lowest, scores_[id]);
   }
@@ -111,6 +112,7 @@ Status Unigram::tokenize(std::string_view word, std::vector<Token>& out) const {
 Status Unigram::emit(std::string_view word, uint32_t begin, uint32_t end, std::vector<Token>& out) const {
   const std::string_view piece = word.substr(begin, end - begin);
   int32_t id = vocabulary_.find(piece);
+  if (id >= 0 && std::isnan(scores_[id])) id = -1;
   if (id < 0 && options_.byte_fallback) {
     const size_t first = out.size();
     for (size_t i = 0; i < piece.size(); ++i) {

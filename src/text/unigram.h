@@ -17,7 +17,8 @@ class Unigram final : public Model {
     int32_t unk_id = -1;
     bool byte_fallback = false;
   };
-  // `vocabulary` outlives the model. `scores` has one per id. Error: malformed, for a token over kMaxToken.
+  // `vocabulary` outlives the model. `scores` has one per id; NaN for a token that takes no part. Error:
+  // malformed, for a token over kMaxToken.
   static Result<std::unique_ptr<Unigram>> make(const Vocabulary& vocabulary, std::vector<double> scores,
                                                Options options);
   Status tokenize(std::string_view word, std::vector<Token>& out) const override;
