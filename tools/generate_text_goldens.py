@@ -41,6 +41,27 @@ def split_patterns():
     return {"reference": f"tokenizers {tokenizers.__version__}", "rows": rows}
 
 
+def named_splits():
+    """What the regular expressions of named_split.cc make of texts, for one name of each list."""
+    source = (ROOT / "src/text/named_split.cc").read_text()
+    lists = dict(re.findall(r'constexpr Regexes (\w+) = \{(.*?)\};\n', source, re.S))
+    patterns = published_patterns()
+    random.seed(12)
+    # Without the atoms that are younger than PCRE2's Unicode version.
+    atoms = [a for a in ATOMS if a not in ("\u1c89", "\U00011f5a")]
+    texts = ["".join(random.choice(atoms) for _ in range(random.randint(1, 14))) for _ in range(60)]
+    rows = {}
+    for name, pattern, regexes in re.findall(r'\{"([^"]+)", ([\w:]+), \w+, \w+, (\w+)\}', source):
+        if regexes in rows:
+            continue
+        # The library's `\s+$`, which ours spells without back-tracking.
+        steps = [r.replace(r"(?<!\s)\s++$", r"\s+$") for r in re.findall(r'R"\((.*?)\)"', lists[regexes], re.S)]
+        steps += [patterns[pattern]] if pattern in patterns else []
+        splitter = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r), "isolated") for r in steps])
+        rows[regexes] = [name, [[word for word, _ in splitter.pre_tokenize_str(text)] for text in texts]]
+    return {"reference": f"tokenizers {tokenizers.__version__}", "rows": list(rows.values())}
+
+
 CORPUS = ["the quick brown fox jumps over the lazy dog", "hello world, hello again; it's fine.", "12 123 1234",
           "na\u00efve caf\u00e9 stra\u00dfe", "def f(x):\n    return x + 1\n", "\u3053\u3093 \u4e16\u754c"] * 3
 TEXTS = ["", " ", "hello world", "  Hello,  WORLD! ", "it's 1234 caf\u00e9 cafe\u0301 \ufb01", "<s>hello</s> x <s> y", "a-b--c",
@@ -121,7 +142,7 @@ def component_goldens():
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    for name, make in {"split_patterns": split_patterns, "tokenizer_components": component_goldens}.items():
+    for name, make in {"split_patterns": split_patterns, "named_splits": named_splits, "tokenizer_components": component_goldens}.items():
         data = make()
         rows = ",\n".join(json.dumps(row, ensure_ascii=True) for row in data.pop("rows"))
         head = json.dumps(data, ensure_ascii=True)[:-1]

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "text/bpe.h"
+#include "text/named_split.h"
 #include "text/pipeline_tokenizer.h"
 #include "text/scored_bpe.h"
 #include "text/unigram.h"
@@ -15,57 +16,6 @@
 
 namespace headrace::text {
 namespace {
-
-// How each named vocabulary cuts its text, from its published tokenizer.json.
-struct PreName {
-  std::string_view name;
-  SplitPattern pattern;
-  bool digits_apart = false;  // a Digits(individual_digits) step comes first
-  bool ignore_merges = false;
-};
-
-using enum SplitPattern;
-constexpr PreName kPreNames[] = {
-    {"", gpt2},
-    {"default", gpt2},
-    {"gpt-2", gpt2},
-    {"phi-2", gpt2},
-    {"mpt", gpt2},
-    {"olmo", gpt2},
-    {"jais", gpt2},
-    {"roberta-bpe", gpt2},
-    {"gigachat", gpt2},
-    {"jina-es", gpt2},
-    {"jina-de", gpt2},
-    {"jina-v1-en", gpt2},
-    {"jina-v2-code", gpt2},
-    {"modern-bert", gpt2},
-    {"exaone4", gpt2},
-    {"smollm", gpt2, true},
-    {"starcoder", gpt2, true},
-    {"refact", gpt2, true},
-    {"command-r", gpt2, true},
-    {"codeshell", gpt2, true},
-    {"exaone", gpt2, true},
-    {"minerva-7b", gpt2, true},
-    {"llama3", llama3, false, true},
-    {"llama-v3", llama3, false, true},
-    {"llama-bpe", llama3, false, true},
-    {"falcon3", llama3, false, true},
-    {"pixtral", llama3, false, true},
-    {"dbrx", llama3},
-    {"smaug-bpe", llama3},
-    {"chatglm-bpe", llama3},
-    {"glm4", llama3},
-    {"qwen2", qwen2},
-    {"deepseek-r1-qwen", qwen2},
-    {"stablelm2", qwen2},
-    {"megrez", qwen2},
-    {"qwen35", qwen35},
-    {"gpt-4o", o200k},
-    {"llama4", o200k},
-    {"tekken", tekken, false, true},
-};
 
 enum TokenType : int32_t {
   kNormal = 1,
@@ -75,16 +25,6 @@ enum TokenType : int32_t {
   kUnused = 5,
   kByte = 6
 };
-
-Result<const PreName*> find_pre(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kPreNames), std::end(kPreNames),
-                                   [&](const PreName& row) { return row.name == name; });
-  if (found == std::end(kPreNames)) {
-    return error(Code::unsupported, "vocabulary: pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not known",
-                 name);
-  }
-  return found;
-}
 
 Result<std::vector<std::pair<std::string_view, std::string_view>>> split_merges(
     const std::vector<std::string>& merges) {
@@ -126,7 +66,7 @@ Result<std::unique_ptr<Vocabulary>> read_tokens(const VocabSpec& spec) {
 }
 
 Result<std::unique_ptr<Tokenizer>> load_byte_level(VocabSpec spec) {
-  HR_ASSIGN_OR_RETURN(const PreName* pre, find_pre(spec.pre));
+  HR_ASSIGN_OR_RETURN(NamedSplit pre, split_named(spec.pre));
   PipelineTokenizer::Parts parts;
   HR_ASSIGN_OR_RETURN(auto vocabulary, read_tokens(spec));
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
@@ -137,10 +77,9 @@ Result<std::unique_ptr<Tokenizer>> load_byte_level(VocabSpec spec) {
   }
   HR_ASSIGN_OR_RETURN(const auto merges, split_merges(spec.merges));
   HR_ASSIGN_OR_RETURN(
-      parts.model, Bpe::make(*vocabulary, merges, {.byte_level = true, .ignore_merges = pre->ignore_merges}));
+      parts.model, Bpe::make(*vocabulary, merges, {.byte_level = true, .ignore_merges = pre.ignore_merges}));
   parts.vocabulary = std::move(vocabulary);
-  if (pre->digits_apart) parts.pre_tokenizers.push_back(split_digits(true));
-  parts.pre_tokenizers.push_back(split_by_pattern(pre->pattern));
+  parts.pre_tokenizers = std::move(pre.steps);
   parts.decoders.push_back(decode_byte_level());
   parts.bos_id = spec.bos_id;
   parts.eos_id = spec.eos_id;
