@@ -19,6 +19,7 @@ Result<Answer> answer(engine::ServingModel& model, std::vector<int32_t> prompt, 
     out.text += delta.text;
     out.token_ids.insert(out.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
     if (delta.finish != engine::FinishReason::none) out.finish = delta.finish;
+    if (delta.end_token >= 0) out.token_ids.push_back(delta.end_token);
     if (!stream || delta.text.empty()) return;
     const std::string shown = printable(delta.text);
     std::fwrite(shown.data(), 1, shown.size(), stdout);

@@ -17,7 +17,7 @@ struct AnswerOptions {
 
 struct Answer {
   std::string text;
-  std::vector<int32_t> token_ids;
+  std::vector<int32_t> token_ids;  // the end-of-sequence id that ended it included
   engine::FinishReason finish = engine::FinishReason::none;
   engine::RequestTiming timing;
 };

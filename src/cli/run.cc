@@ -90,7 +90,7 @@ Status check(RunOptions& run, const Options& options) {
 
 std::string to_json(const Answer& answer, const runtime::RunnerMemory& memory) {
   const nlohmann::ordered_json out = {{"prompt_tokens", answer.timing.prompt_tokens},
-                                      {"completion_tokens", answer.timing.completion_tokens},
+                                      {"completion_tokens", answer.token_ids.size()},
                                       {"token_ids", answer.token_ids},
                                       {"text", answer.text},
                                       {"finish_reason", engine::finish_reason_name(answer.finish)},

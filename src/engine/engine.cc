@@ -357,6 +357,7 @@ void Engine::Impl::apply_token(const ScheduledSequence& row, int32_t token, std:
   event.logits.assign(logits.begin(), logits.end());
   if (request.is_stop(token)) {
     event.finish = FinishReason::stop;
+    event.end_token = token;
   } else {
     const int32_t generated = static_cast<int32_t>(sequence.ids.size()) - sequence.num_prompt_tokens;
     event.tokens.push_back(token);

@@ -71,6 +71,7 @@ TEST(Engine, TheEndOfSequenceIdStopsAndIsNotAmongTheTokens) {
     EXPECT_EQ(sink->tokens(), model.reply);
     EXPECT_EQ(sink->finish(), FinishReason::stop);
     EXPECT_EQ(sink->last_event().timing.completion_tokens, 3);
+    EXPECT_EQ(sink->last_event().end_token, 2);
 
     Request ignoring = make_request({1}, 6);
     ignoring.ignore_eos = true;

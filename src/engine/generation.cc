@@ -56,6 +56,7 @@ TextDelta TextAssembler::push(const Event& event) {
   } else if (event.finish != FinishReason::none) {
     delta.text += choice.decoder.finish();
     delta.finish = event.finish;
+    delta.end_token = event.end_token;
   }
   if (delta.finish != FinishReason::none) {
     choice.finished = true;

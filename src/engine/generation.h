@@ -15,6 +15,7 @@ struct TextDelta {
   int32_t choice = 0;
   std::string text;                    // may be empty
   std::vector<int32_t> token_ids;      // the tokens behind it, in order
+  int32_t end_token = -1;              // as Event's
   FinishReason finish = FinishReason::none;
   bool last = false;                   // the whole request has ended: nothing follows
   Status status;

@@ -73,6 +73,7 @@ struct Event {
   RequestId request = 0;
   int32_t choice = 0;
   std::vector<int32_t> tokens;         // new ids of this choice; the end-of-sequence id that stopped it is not among them
+  int32_t end_token = -1;              // that id, on the event that it ends the choice with
   std::vector<float> logits;           // want_logits: [tokens][vocab], the stopping token's row included
   FinishReason finish = FinishReason::none;  // set on the choice's last event
   bool last = false;                   // no further event of this request follows

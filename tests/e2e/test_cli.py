@@ -136,7 +136,8 @@ class Run(Contract):
         for item in golden_answers():
             out = self.run_json(item["prompt"], "--exact", "--temperature", 0, "--max-tokens", 64)
             ended = item["hf_fp32_ids"][-1] == eos
-            self.assertEqual(out["token_ids"], item["hf_fp32_ids"][:-1] if ended else item["hf_fp32_ids"], item["prompt"])
+            self.assertEqual(out["token_ids"], item["hf_fp32_ids"], item["prompt"])
+            self.assertEqual(out["completion_tokens"], len(item["hf_fp32_ids"]))
             self.assertEqual(out["finish_reason"], "stop" if ended else "length")
             self.assertEqual(out["prompt_tokens"], len(item["prompt_ids"]))
             self.assertEqual(out["text"], item["hf_fp32_text"].removesuffix("<|im_end|>"))
