@@ -3,6 +3,7 @@
 
 Tests that need SmolLM2 look for it at $HEADRACE_MODEL, then where scripts/run.sh keeps it; without it they are skipped.
 """
+import importlib.util
 import json
 import os
 import pathlib
@@ -117,6 +118,24 @@ class WrongInput(Contract):
     def test_tokenize_refuses_a_folder_without_a_tokenizer(self):
         with tempfile.TemporaryDirectory() as folder:
             self.check(3, "tokenize", folder, says="tokenizer.json")
+
+
+class Catalogue(Contract):
+    def test_the_script_fetches_what_the_program_looks_for(self):
+        rows = re.findall(r'^HR_CATALOGUE\("([^"]+)", "([^"]+)"', (ROOT / "src/io/catalogue.def").read_text(), re.MULTILINE)
+        spec = importlib.util.spec_from_file_location("fetch_model", ROOT / "scripts" / "fetch_model.py")
+        script = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(script)
+        self.assertEqual(dict(rows), {name: model.target for name, model in script.MODELS.items()})
+        for name in script.MODELS:
+            self.assertTrue((ROOT / "scripts" / "models" / f"{name}.txt").exists(), name)
+
+    def test_a_model_that_was_not_fetched_says_how_to(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([HEADRACE, "run", "smollm2", "Hi"], env={**os.environ, "XDG_CACHE_HOME": folder},
+                                  capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("python3 scripts/fetch_model.py smollm2", done.stderr)
 
 
 @needs_model
