@@ -204,6 +204,20 @@ class Run(Contract):
         self.assertEqual(json.loads(done.stdout)["completion_tokens"], 4)
 
 
+GEMMA = pathlib.Path(os.environ.get("HEADRACE_GEMMA3") or CACHE / "headrace" / "gemma3-270m.gguf")
+
+
+@unittest.skipUnless(GEMMA.exists(), f"Gemma 3 is not at {GEMMA}")
+class Gemma3(Contract):
+    def test_exact_greedy_ids_are_those_of_transformers_also_past_the_window(self):
+        items = json.loads((GOLDEN / "gemma3_greedy.json").read_text())["items"]
+        self.assertGreater(max(len(item["prompt_ids"]) for item in items), 512)
+        for item in items:
+            out = json.loads(self.check(0, "run", GEMMA, item["prompt"], "--raw", "--exact", "--max-tokens", 16, "--json"))
+            self.assertEqual(out["prompt_tokens"], len(item["prompt_ids"]))
+            self.assertEqual(out["token_ids"], item["ids"][:16], item["prompt"][:40])
+
+
 class Terminal:
     """The program on a pseudo-terminal."""
 
