@@ -39,6 +39,9 @@ Bpe::Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options)
     byte_ids_[byte] = vocabulary_.find(options_.byte_level ? spell_bytes(std::string_view(&raw, 1))
                                                            : fmt::format("<0x{:02X}>", byte));
   }
+  const bool spells_all = options_.byte_fallback && std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id >= 0; });
+  const bool by_place = !options_.continuing_subword_prefix.empty() || !options_.end_of_word_suffix.empty();
+  if (!options_.byte_level && spells_all && !by_place && !options_.ignore_merges) stretches_.emplace();
   if (!options_.byte_level || !options_.ignore_merges) return;
   for (int32_t id = 0; id < vocabulary_.size(); ++id) {
     if (!vocabulary_.has(id)) continue;
@@ -51,21 +54,31 @@ Result<std::unique_ptr<Bpe>> Bpe::make(
     Options options) {
   std::unique_ptr<Bpe> bpe(new Bpe(vocabulary, merges.size(), std::move(options)));
   const std::string& prefix = bpe->options_.continuing_subword_prefix;
-  std::string joined;
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
-    joined = left;
-    joined += right.starts_with(prefix) ? right.substr(prefix.size()) : right;
-    const int32_t left_id = vocabulary.find(left), right_id = vocabulary.find(right),
-                  id = vocabulary.find(joined);
-    if (left_id < 0 || right_id < 0 || id < 0) {
-      return error(Code::malformed, "merge {}, \"{}\" + \"{}\": \"{}\" is not in the vocabulary", rank, left,
-                   right,
-                   left_id < 0    ? left
-                   : right_id < 0 ? right
-                                  : std::string_view(joined));
+  constexpr size_t kBatch = 64;
+  std::array<std::string, kBatch> joined;
+  std::array<std::string_view, 3 * kBatch> tokens;
+  std::array<int32_t, 3 * kBatch> ids;
+  for (size_t begin = 0; begin < merges.size(); begin += kBatch) {
+    const size_t n = std::min(kBatch, merges.size() - begin);
+    for (size_t i = 0; i < n; ++i) {
+      const auto& [left, right] = merges[begin + i];
+      joined[i] = left;
+      joined[i] += right.starts_with(prefix) ? right.substr(prefix.size()) : right;
+      tokens[3 * i] = left;
+      tokens[3 * i + 1] = right;
+      tokens[3 * i + 2] = joined[i];
     }
-    bpe->merges_.insert(left_id, right_id, {static_cast<uint32_t>(rank), id});
+    vocabulary.find_each({tokens.data(), 3 * n}, {ids.data(), 3 * n});
+    for (size_t i = 0; i < n; ++i) bpe->merges_.prefetch(ids[3 * i], ids[3 * i + 1]);
+    for (size_t i = 0; i < n; ++i) {
+      const auto missing = std::find_if(&ids[3 * i], &ids[3 * i] + 3, [](int32_t id) { return id < 0; });
+      if (missing != &ids[3 * i] + 3) {
+        return error(Code::malformed, "merge {}, \"{}\" + \"{}\": \"{}\" is not in the vocabulary", begin + i,
+                     tokens[3 * i], tokens[3 * i + 1], tokens[static_cast<size_t>(missing - ids.data())]);
+      }
+      if (bpe->stretches_) bpe->stretches_->add(joined[i]);
+      bpe->merges_.insert(ids[3 * i], ids[3 * i + 1], {static_cast<uint32_t>(begin + i), ids[3 * i + 2]});
+    }
   }
   return bpe;
 }
@@ -113,6 +126,24 @@ void Bpe::symbols_of_chars(std::string_view word, std::vector<Symbol>& out) cons
 }
 
 Status Bpe::tokenize(std::string_view word, std::vector<Token>& out) const {
+  WordCache& cache = WordCache::of_thread();
+  for (size_t begin = 0, end; begin < word.size(); begin = end) {
+    end = stretches_ ? stretches_->end(word, begin) : word.size();
+    const auto first = static_cast<uint32_t>(begin);
+    const std::string_view stretch = word.substr(begin, end - begin);
+    if (cache.find(owner_, stretch, first, out)) continue;
+    const size_t count = out.size();
+    HR_RETURN_IF_ERROR(tokenize_stretch(stretch, out));
+    for (size_t i = count; i < out.size(); ++i) {
+      out[i].begin += first;
+      out[i].end += first;
+    }
+    if (out.size() > count) cache.keep(owner_, stretch, first, &out[count], out.size() - count);
+  }
+  return {};
+}
+
+Status Bpe::tokenize_stretch(std::string_view word, std::vector<Token>& out) const {
   const auto length = static_cast<uint32_t>(word.size());
   if (options_.ignore_merges) {
     const int32_t id = options_.byte_level ? words_.find(word) : vocabulary_.find(word);

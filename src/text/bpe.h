@@ -5,13 +5,16 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/bpe_merge.h"
 #include "text/model.h"
+#include "text/stretches.h"
 #include "text/vocabulary.h"
+#include "text/word_cache.h"
 
 namespace headrace::text {
 
@@ -38,12 +41,15 @@ class Bpe : public Model {
   Status tokenize(std::string_view word, std::vector<Token>& out) const override;
 
  private:
+  Status tokenize_stretch(std::string_view word, std::vector<Token>& out) const;
   // Pairs of ids -> merge, by open addressing: 16 bytes a slot, at most half full.
   class MergeTable {
    public:
     explicit MergeTable(size_t num_merges);
     void insert(int32_t left, int32_t right, Merge merge);
     Merge find(int32_t left, int32_t right) const;
+    // Asks for the memory that insert() or find() of the pair will look at.
+    void prefetch(int32_t left, int32_t right) const { __builtin_prefetch(&slots_[first_slot(key_of(left, right))]); }
 
    private:
     struct Slot {
@@ -66,6 +72,9 @@ class Bpe : public Model {
   MergeTable merges_;
   StringTable words_;  // byte-level: raw bytes -> id, for ignore_merges
   std::array<int32_t, 256> byte_ids_;
+  // When every character can be spelled and nothing depends on its place in the word: where words can be cut.
+  std::optional<Stretches> stretches_;
+  uint64_t owner_ = WordCache::new_owner();
 };
 
 }  // namespace headrace::text

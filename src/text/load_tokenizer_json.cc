@@ -1,11 +1,14 @@
 // Tokenizer::from_tokenizer_json: the file format of the Hugging Face `tokenizers` library.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "text/bpe.h"
+#include "text/json_lists.h"
 #include "text/pipeline_tokenizer.h"
 #include "text/unigram.h"
 #include "text/wordpiece.h"
@@ -44,31 +47,11 @@ void read_added_tokens(const json& file, const Vocabulary& vocabulary, Parts& pa
   }
 }
 
-Status read_vocabulary(const json& model, Vocabulary& vocabulary) {
-  const auto& entries = model.at("vocab").get_ref<const json::object_t&>();
-  size_t num_bytes = 0;
-  for (const auto& [token, id] : entries) num_bytes += token.size();
-  vocabulary.reserve(entries.size(), num_bytes);
-  for (const auto& [token, id] : entries) HR_RETURN_IF_ERROR(vocabulary.add(token, id.get<int64_t>()));
-  return {};
-}
-
-Result<std::vector<std::pair<std::string_view, std::string_view>>> read_merges(const json& model) {
-  std::vector<std::pair<std::string_view, std::string_view>> pairs;
-  for (const json& merge : model.at("merges")) {
-    if (merge.is_array() && merge.size() == 2) {
-      pairs.emplace_back(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>());
-      continue;
-    }
-    const std::string_view text = merge.get_ref<const std::string&>();
-    const size_t space = text.find(' ');
-    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
-      return error(Code::malformed, "tokenizer.json: merge {}: want \"left right\", got \"{}\"", pairs.size(),
-                   text);
-    }
-    pairs.emplace_back(text.substr(0, space), text.substr(space + 1));
-  }
-  return pairs;
+Status read_vocabulary(std::string_view list, Vocabulary& vocabulary) {
+  // Two quotes a token, and those that tokens hold themselves.
+  const auto quotes = static_cast<size_t>(std::count(list.begin(), list.end(), '"'));
+  vocabulary.reserve(quotes / 2, list.size() - quotes);
+  return read_ids(list, [&](std::string_view token, int64_t id) { return vocabulary.add(token, id); });
 }
 
 std::string string_or_empty(const json& object, const char* key) {
@@ -84,8 +67,10 @@ int32_t token_or_none(const json& model, const char* key, const Vocabulary& voca
 
 // --- models ---
 
-Result<std::unique_ptr<Bpe>> read_bpe(const json& model, const Vocabulary& vocabulary, bool byte_level) {
-  HR_ASSIGN_OR_RETURN(const auto merges, read_merges(model));
+Result<std::unique_ptr<Bpe>> read_bpe(const json& model, std::string_view merge_list, const Vocabulary& vocabulary,
+                                      bool byte_level) {
+  std::deque<std::string> decoded;
+  HR_ASSIGN_OR_RETURN(const Merges merges, read_merges(merge_list, decoded));
   Bpe::Options options{.byte_level = byte_level,
                        .ignore_merges = model.value("ignore_merges", false),
                        .byte_fallback = model.value("byte_fallback", false),
@@ -101,14 +86,13 @@ Result<std::unique_ptr<Bpe>> read_bpe(const json& model, const Vocabulary& vocab
 }
 
 // Its vocabulary is a list of [token, score]; the place in the list is the id.
-Status read_unigram(const json& file, const json& model, Parts& parts) {
+Status read_unigram(const json& file, const json& model, std::string_view list, Parts& parts) {
   auto vocabulary = std::make_unique<Vocabulary>();
   std::vector<double> scores;
-  for (const json& entry : model.at("vocab")) {
-    HR_RETURN_IF_ERROR(
-        vocabulary->add(entry.at(0).get_ref<const std::string&>(), static_cast<int64_t>(scores.size())));
-    scores.push_back(entry.at(1).get<double>());
-  }
+  HR_RETURN_IF_ERROR(read_scores(list, [&](std::string_view token, double score) {
+    scores.push_back(score);
+    return vocabulary->add(token, static_cast<int64_t>(scores.size()) - 1);
+  }));
   const json& unk = model.value("unk_id", json());
   const Unigram::Options options{.unk_id = unk.is_null() ? -1 : unk.get<int32_t>(),
                                  .byte_fallback = model.value("byte_fallback", false)};
@@ -122,19 +106,19 @@ Status read_unigram(const json& file, const json& model, Parts& parts) {
   return {};
 }
 
-Status read_model(const json& file, bool byte_level, Parts& parts) {
+Status read_model(const json& file, const JsonLists& lists, bool byte_level, Parts& parts) {
   const json& model = file.at("model");
   // Older files do not name the type; the parts that only one model has do.
   const std::string type = model.value("type", model.contains("merges")                     ? "BPE"
                                                : model.contains("max_input_chars_per_word") ? "WordPiece"
                                                                                             : "WordLevel");
-  if (type == "Unigram" && !byte_level) return read_unigram(file, model, parts);
+  if (type == "Unigram" && !byte_level) return read_unigram(file, model, lists.vocab, parts);
   if (type != "BPE" && type != "WordPiece" && type != "WordLevel") return unsupported("model", type);
   if (byte_level && type != "BPE") return unsupported("after ByteLevel, the model", type);
   auto vocabulary = std::make_unique<Vocabulary>();
-  HR_RETURN_IF_ERROR(read_vocabulary(model, *vocabulary));
+  HR_RETURN_IF_ERROR(read_vocabulary(lists.vocab, *vocabulary));
   if (type == "BPE") {
-    HR_ASSIGN_OR_RETURN(parts.model, read_bpe(model, *vocabulary, byte_level));
+    HR_ASSIGN_OR_RETURN(parts.model, read_bpe(model, lists.merges, *vocabulary, byte_level));
   } else if (type == "WordPiece") {
     WordPiece::Options options{.max_chars = model.value("max_input_chars_per_word", size_t{100}),
                                .unk_id = token_or_none(model, "unk_token", *vocabulary)};
@@ -367,7 +351,7 @@ Status read_decoder(const json& component, std::vector<DecoderPtr>& steps) {
   return {};
 }
 
-Result<std::unique_ptr<Tokenizer>> load(const json& file) {
+Result<std::unique_ptr<Tokenizer>> load(const json& file, const JsonLists& lists) {
   const auto part = [&](const char* name) { return file.value(name, json()); };
   Parts parts;
   bool byte_level = false;
@@ -375,7 +359,7 @@ Result<std::unique_ptr<Tokenizer>> load(const json& file) {
     HR_ASSIGN_OR_RETURN(parts.normalizer, read_normalizer(normalizer));
   }
   HR_RETURN_IF_ERROR(read_pre_tokenizer(part("pre_tokenizer"), parts, byte_level));
-  HR_RETURN_IF_ERROR(read_model(file, byte_level, parts));
+  HR_RETURN_IF_ERROR(read_model(file, lists, byte_level, parts));
   HR_RETURN_IF_ERROR(read_post_processor(part("post_processor"), parts.post));
   HR_RETURN_IF_ERROR(read_decoder(part("decoder"), parts.decoders));
   return PipelineTokenizer::make(std::move(parts));
@@ -385,7 +369,8 @@ Result<std::unique_ptr<Tokenizer>> load(const json& file) {
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::from_tokenizer_json(std::string_view text) {
   try {
-    return load(json::parse(text));
+    const JsonLists lists = take_lists(text);
+    return load(json::parse(lists.rest), lists);
   } catch (const json::exception& e) {
     return error(Code::malformed, "tokenizer.json: {}", e.what());
   }

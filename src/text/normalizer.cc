@@ -205,6 +205,8 @@ class ReplaceText final : public Normalizer {
   void apply(AlignedText& text) const override {
     if (from_.empty()) return;
     AlignedText out;
+    out.text.reserve(text.text.size() / 4 * 5);
+    out.origin.reserve(text.text.size() / 4 * 5);
     size_t at = 0;
     const auto copy = [&](size_t end) {
       out.text.append(text.text, at, end - at);

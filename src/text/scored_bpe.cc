@@ -9,15 +9,9 @@
 #include "text/utf8.h"
 
 namespace headrace::text {
-namespace {
-
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, which stands for a space
-
-}  // namespace
 
 ScoredBpe::ScoredBpe(const Vocabulary& vocabulary, const std::vector<float>& scores, int32_t unk_id)
-    : vocabulary_(vocabulary), unk_id_(unk_id), rank_(scores.size(), kNoRank),
-      whole_(new std::atomic<uint8_t>[scores.size()]()) {
+    : vocabulary_(vocabulary), unk_id_(unk_id), rank_(scores.size(), kNoRank) {
   std::vector<int32_t> order;
   order.reserve(scores.size());
   for (int32_t id = 0; id < vocabulary_.size(); ++id) {
@@ -31,11 +25,14 @@ ScoredBpe::ScoredBpe(const Vocabulary& vocabulary, const std::vector<float>& sco
     rank_[order[i]] = rank;
     const std::string_view text = vocabulary_.text(order[i]);
     longest_ = std::max(longest_, text.size());
-    for (size_t at = text.find(kSpace, 1); at < text.size(); at = text.find(kSpace, at + 1)) {
-      if (!text.substr(0, at).ends_with(kSpace)) before_space_[static_cast<uint8_t>(text[at - 1])] = true;
-    }
+    stretches_.add(text);
   }
   for (int byte = 0; byte < 256; ++byte) byte_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte));
+  for (int code = 0; code < 128; ++code) {
+    const char c = static_cast<char>(code);
+    ascii_ids_[code] = find(std::string_view(&c, 1));
+  }
+  spells_all_ = std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id >= 0; });
 }
 
 Result<std::unique_ptr<ScoredBpe>> ScoredBpe::make(const Vocabulary& vocabulary, const std::vector<float>& scores,
@@ -58,37 +55,33 @@ int32_t ScoredBpe::find(std::string_view text) const {
   return id >= 0 && rank_[id] != kNoRank ? id : -1;
 }
 
-// The end of the stretch that begins at `begin`. No token goes over the end of a stretch, so that each can be joined
-// for itself: an end is before a space whose neighbour on the left stands before a space in no token.
-size_t ScoredBpe::stretch(std::string_view text, size_t begin) const {
-  size_t at = begin;
-  while (text.substr(at).starts_with(kSpace)) at += kSpace.size();
-  while (at < text.size()) {
-    at = text.find(kSpace, at);
-    if (at >= text.size()) return text.size();
-    if (at > begin && !before_space_[static_cast<uint8_t>(text[at - 1])]) return at;
-    at += kSpace.size();
-    while (text.substr(at).starts_with(kSpace)) at += kSpace.size();
+Status ScoredBpe::tokenize(std::string_view text, std::vector<Token>& out) const {
+  WordCache& cache = WordCache::of_thread();
+  const size_t before = out.size();
+  for (size_t begin = 0, end; begin < text.size(); begin = end) {
+    end = stretches_.end(text, begin);
+    const auto first = static_cast<uint32_t>(begin);
+    const std::string_view word = text.substr(begin, end - begin);
+    if (cache.find(owner_, word, first, out)) continue;
+    const size_t count = out.size();
+    HR_RETURN_IF_ERROR(join(text, first, static_cast<uint32_t>(end), out));
+    if (out.size() > count) cache.keep(owner_, word, first, &out[count], out.size() - count);
   }
-  return at;
+  if (!spells_all_) fuse_unknown(before, out);
+  return {};
 }
 
-Status ScoredBpe::tokenize(std::string_view text, std::vector<Token>& out) const {
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = stretch(text, begin);
-    const auto first = static_cast<uint32_t>(begin), last = static_cast<uint32_t>(end);
-    const int32_t id = find(text.substr(begin, end - begin));
-    const uint8_t whole = id >= 0 ? whole_[id].load(std::memory_order_relaxed) : kNo;
-    if (whole == kYes) {
-      out.push_back({id, first, last});
+// Neighbouring characters that cannot be spelled are one unknown token.
+void ScoredBpe::fuse_unknown(size_t from, std::vector<Token>& out) const {
+  size_t kept = from;
+  for (size_t i = from; i < out.size(); ++i) {
+    if (kept > from && out[i].id == unk_id_ && out[kept - 1].id == unk_id_) {
+      out[kept - 1].end = out[i].end;
     } else {
-      const size_t count = out.size();
-      HR_RETURN_IF_ERROR(join(text, first, last, out));
-      if (whole == kUnasked) whole_[id].store(out.size() == count + 1 ? kYes : kNo, std::memory_order_relaxed);
+      out[kept++] = out[i];
     }
-    begin = end;
   }
-  return {};
+  out.resize(kept);
 }
 
 Status ScoredBpe::join(std::string_view text, uint32_t begin, uint32_t end, std::vector<Token>& out) const {
@@ -96,7 +89,8 @@ Status ScoredBpe::join(std::string_view text, uint32_t begin, uint32_t end, std:
   symbols.clear();
   for (uint32_t at = begin; at < end;) {
     const uint32_t next = at + decode_utf8(text.substr(at)).length;
-    symbols.push_back({find(text.substr(at, next - at)), at, next});
+    const auto byte = static_cast<uint8_t>(text[at]);
+    symbols.push_back({byte < 128 ? ascii_ids_[byte] : find(text.substr(at, next - at)), at, next});
     at = next;
   }
   merge_symbols(symbols, [&](const Symbol& left, const Symbol& right) {
@@ -114,7 +108,7 @@ Status ScoredBpe::join(std::string_view text, uint32_t begin, uint32_t end, std:
   return {};
 }
 
-// A character that is no token. Neighbouring characters that cannot be spelled either are one unknown token.
+// A character that is no token.
 Status ScoredBpe::spell(std::string_view text, const Symbol& unknown, std::vector<Token>& out) const {
   const std::string_view bytes = text.substr(unknown.begin, unknown.end - unknown.begin);
   const auto id_of = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
@@ -124,8 +118,6 @@ Status ScoredBpe::spell(std::string_view text, const Symbol& unknown, std::vecto
     }
   } else if (unk_id_ < 0) {
     return make_status(Code::malformed, "encode: \"{}\" is not in the vocabulary, which has no unknown token", bytes);
-  } else if (!out.empty() && out.back().id == unk_id_ && out.back().end == unknown.begin) {
-    out.back().end = unknown.end;
   } else {
     out.push_back({unk_id_, unknown.begin, unknown.end});
   }

@@ -3,7 +3,6 @@
 // and of those the leftmost. There is no list of merges, and words are not cut beforehand. O(n log n) in the text.
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -11,7 +10,9 @@
 
 #include "text/bpe_merge.h"
 #include "text/model.h"
+#include "text/stretches.h"
 #include "text/vocabulary.h"
+#include "text/word_cache.h"
 
 namespace headrace::text {
 
@@ -27,22 +28,21 @@ class ScoredBpe final : public Model {
   Status tokenize(std::string_view text, std::vector<Token>& out) const override;
 
  private:
-  // Does joining make this token of its own text?
-  static constexpr uint8_t kUnasked = 0, kYes = 1, kNo = 2;
-
   ScoredBpe(const Vocabulary& vocabulary, const std::vector<float>& scores, int32_t unk_id);
   int32_t find(std::string_view text) const;
-  size_t stretch(std::string_view text, size_t begin) const;
   Status join(std::string_view text, uint32_t begin, uint32_t end, std::vector<Token>& out) const;
+  void fuse_unknown(size_t from, std::vector<Token>& out) const;
   Status spell(std::string_view text, const Symbol& unknown, std::vector<Token>& out) const;
 
   const Vocabulary& vocabulary_;
   int32_t unk_id_;
   std::vector<uint32_t> rank_;  // by id, from the highest score on; kNoRank: not a result of joining
   std::array<int32_t, 256> byte_ids_;
+  std::array<int32_t, 128> ascii_ids_;  // of characters; -1: no token
+  bool spells_all_ = false;  // every byte has a token
   size_t longest_ = 0;
-  std::array<bool, 256> before_space_{};  // bytes after which some token goes on with U+2581
-  std::unique_ptr<std::atomic<uint8_t>[]> whole_;  // by id; every thread would write the same
+  Stretches stretches_;
+  uint64_t owner_ = WordCache::new_owner();
 };
 
 }  // namespace headrace::text

@@ -1,5 +1,6 @@
 #include "text/string_table.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -35,7 +36,7 @@ void StringTable::reserve(size_t num_strings, size_t num_bytes) {
 }
 
 void StringTable::grow(size_t num_strings) {
-  const size_t wanted = std::bit_ceil(num_strings * 2 + 16);
+  const size_t wanted = std::bit_ceil(num_strings + num_strings / 2 + 16);
   if (wanted <= slots_.size()) return;
   slots_.assign(wanted, {});
   for (uint32_t i = 0; i < entries_.size(); ++i) {
@@ -47,9 +48,9 @@ void StringTable::grow(size_t num_strings) {
 }
 
 bool StringTable::insert(std::string_view text, int32_t id) {
-  if (find(text) >= 0) return false;
-  if ((entries_.size() + 1) * 2 > slots_.size()) grow((entries_.size() + 1) * 2);
   const uint64_t hash = hash_bytes(text);
+  if (find_hashed(text, hash) >= 0) return false;
+  if ((entries_.size() + 1) * 3 > slots_.size() * 2) grow((entries_.size() + 1) * 2);
   size_t slot = hash & (slots_.size() - 1);
   while (slots_[slot].entry != kFree) slot = (slot + 1) & (slots_.size() - 1);
   slots_[slot] = {static_cast<uint32_t>(entries_.size()), static_cast<uint32_t>(hash >> 32)};
@@ -59,8 +60,11 @@ bool StringTable::insert(std::string_view text, int32_t id) {
 }
 
 int32_t StringTable::find(std::string_view text) const {
+  return find_hashed(text, hash_bytes(text));
+}
+
+int32_t StringTable::find_hashed(std::string_view text, uint64_t hash) const {
   if (slots_.empty()) return -1;
-  const uint64_t hash = hash_bytes(text);
   const auto tag = static_cast<uint32_t>(hash >> 32);
   for (size_t slot = hash & (slots_.size() - 1); slots_[slot].entry != kFree;
        slot = (slot + 1) & (slots_.size() - 1)) {
@@ -69,6 +73,32 @@ int32_t StringTable::find(std::string_view text) const {
     if (text_of(entry) == text) return entry.id;
   }
   return -1;
+}
+
+// A look-up waits for memory three times: its slot, the entry, the entry's bytes. Each stage asks for what the next one
+// of 64 look-ups needs.
+void StringTable::find_each(std::span<const std::string_view> texts, std::span<int32_t> ids) const {
+  constexpr size_t kBatch = 64;
+  uint64_t hashes[kBatch];
+  if (slots_.empty()) {
+    for (int32_t& id : ids) id = -1;
+    return;
+  }
+  const auto slot_of = [&](size_t i) { return slots_[hashes[i] & (slots_.size() - 1)]; };
+  for (size_t begin = 0; begin < texts.size(); begin += kBatch) {
+    const size_t n = std::min(kBatch, texts.size() - begin);
+    for (size_t i = 0; i < n; ++i) {
+      hashes[i] = hash_bytes(texts[begin + i]);
+      __builtin_prefetch(&slots_[hashes[i] & (slots_.size() - 1)]);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      if (slot_of(i).entry != kFree) __builtin_prefetch(&entries_[slot_of(i).entry]);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      if (slot_of(i).entry != kFree) __builtin_prefetch(bytes_.data() + entries_[slot_of(i).entry].begin);
+    }
+    for (size_t i = 0; i < n; ++i) ids[begin + i] = find_hashed(texts[begin + i], hashes[i]);
+  }
 }
 
 }  // namespace headrace::text

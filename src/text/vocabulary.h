@@ -21,6 +21,9 @@ class Vocabulary {
   Status add(std::string_view token, int64_t id);
   // -1 when it is not there.
   int32_t find(std::string_view token) const { return table_.find(token); }
+  void find_each(std::span<const std::string_view> tokens, std::span<int32_t> ids) const {
+    table_.find_each(tokens, ids);
+  }
   bool has(int32_t id) const { return id >= 0 && id < size() && entry_of_[id] >= 0; }
   // Empty outside the vocabulary.
   std::string_view text(int32_t id) const {
