@@ -1,51 +1,11 @@
-// rms_norm and add_rms_norm: one pass to sum squares in 4 x 16 fixed lanes, one to scale. A row of 576 floats
+// rms_norm and add_rms_norm: one pass to sum squares (row.h), one to scale. A row of 576 floats
 // is 2.3 KB, so the second pass reads the first-level cache; the bound is memory when rows do not fit it.
 #include "ops/rms_norm.h"
 
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/row.h"
 
 HR_BEGIN_KERNELS
 namespace {
-
-constexpr int64_t kStride = 4 * kLanes;  // four chains hide the latency of a fused multiply-add
-
-// Calls use(offset, count): whole lanes with kLanes, the tail with what is left.
-template <class Use>
-HR_INLINE void over_row(int64_t width, Use use) {
-  int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) use(i, kLanes);
-  if (i < width) use(i, static_cast<int>(width - i));
-}
-
-HR_INLINE Lanes load_some(const float* p, int n) {
-  return n == kLanes ? load(p) : load_part(p, n);
-}
-HR_INLINE void store_some(float* p, Lanes a, int n) {
-  if (n == kLanes) {
-    store(p, a);
-  } else {
-    store_part(p, a, n);
-  }
-}
-
-// Element i adds to chain (i / 16) % 4, lane i % 16.
-HR_INLINE float sum_of_squares(const float* x, int64_t width) {
-  Lanes chain[4] = {zero(), zero(), zero(), zero()};
-  int64_t i = 0;
-  for (; i + kStride <= width; i += kStride) {
-    for (int j = 0; j < 4; ++j) {
-      const Lanes v = load(x + i + j * kLanes);
-      chain[j] = mul_add(v, v, chain[j]);
-    }
-  }
-  for (int j = 0; j < 4; ++j) {
-    const int64_t left = width - i - j * kLanes;
-    if (left <= 0) break;
-    const Lanes v = load_some(x + i + j * kLanes, static_cast<int>(left < kLanes ? left : kLanes));
-    chain[j] = mul_add(v, v, chain[j]);
-  }
-  return sum((chain[0] + chain[1]) + (chain[2] + chain[3]));
-}
 
 HR_INLINE void scale_row(const ops::RmsNormAttrs& attrs, const float* x, const float* weight, int64_t width,
                          float* y) {
