@@ -6,6 +6,7 @@
 #include <set>
 
 #include "io/safetensors.h"
+#include "io/sentence_config.h"
 #include "io/shown_name.h"
 #include "io/indexed_source.h"
 
@@ -40,6 +41,7 @@ class HfSource : public IndexedSource {
     Result<ConfigMap> config = ConfigMap::from_json(json);
     if (!config) return config.error().with_context(join("config.json"));
     config_ = std::move(*config);
+    HR_RETURN_IF_ERROR(read_sentence_config(folder_, config_));
     std::map<std::string, std::string> index;
     HR_ASSIGN_OR_RETURN(const std::vector<std::string> names, shard_names(index));
     files_.reserve(names.size());

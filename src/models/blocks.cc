@@ -9,7 +9,9 @@
 #include "models/kv_groups.h"
 #include "ops/attention.h"
 #include "ops/embed.h"
+#include "ops/layer_norm.h"
 #include "ops/matmul.h"
+#include "ops/pool.h"
 #include "ops/rms_norm.h"
 #include "ops/rows.h"
 #include "ops/sample.h"
@@ -199,6 +201,51 @@ void StepProgram::logits_and_tokens(ValueId x, const std::string& weight_name, i
   const ValueId tokens = builder_.node(ops::sample, ops::SampleAttrs{}, std::move(inputs), "sample");
   builder_.output("logits", logits);
   builder_.output("tokens", tokens);
+}
+
+ValueId StepProgram::rows_of(ValueId ids, const std::string& module, int64_t rows, int64_t width) {
+  return builder_.node(ops::embed, ops::EmbedAttrs{}, {ids, weight(module + ".weight", {rows, width})}, module);
+}
+
+ValueId StepProgram::token_rows(const std::string& module, int64_t rows, int64_t width) {
+  return rows_of(token_src_, module, rows, width);
+}
+
+ValueId StepProgram::position_rows(const std::string& module, int64_t rows, int64_t width) {
+  return rows_of(positions_, module, rows, width);
+}
+
+ValueId StepProgram::segment_rows(const std::string& module, int64_t rows, int64_t width) {
+  if (!builder_.ok()) return kNone;
+  const Dim tokens = builder_.graph.values[token_src_].type.shape[0];
+  return rows_of(input("token_type", DType::i32, {tokens}), module, rows, width);
+}
+
+ValueId StepProgram::layer_norm(ValueId x, const std::string& module, double eps) {
+  const bool old = context_.lookup(module + ".weight") == nullptr && context_.lookup(module + ".gamma") != nullptr;
+  return builder_.node(ops::layer_norm, ops::LayerNormAttrs{static_cast<float>(eps)},
+                       {x, weight(module + (old ? ".gamma" : ".weight"), {width(x)}),
+                        weight(module + (old ? ".beta" : ".bias"), {width(x)})},
+                       module);
+}
+
+ValueId StepProgram::activation(ValueId x, ops::ActivationKind kind, const std::string& name) {
+  return builder_.node(ops::activation, ops::ActivationAttrs{kind}, {x}, name);
+}
+
+ValueId StepProgram::attention_bidirectional(ValueId q, ValueId k, ValueId v, int32_t heads, const std::string& module) {
+  ops::AttentionAttrs attrs;
+  attrs.heads = attrs.kv_heads = heads;
+  attrs.head_dim = static_cast<int32_t>(width(q) / heads);
+  attrs.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(attrs.head_dim)));
+  attrs.causal = false;
+  return builder_.node(ops::attention_ragged, attrs, {q, k, v, query_start_}, module);
+}
+
+void StepProgram::embeddings(ValueId x, const Pooling& pooling) {
+  ValueId pooled = builder_.node(ops::pool_rows, ops::PoolRowsAttrs{pooling.kind}, {x, query_start_}, "pooling");
+  if (pooling.normalize) pooled = builder_.node(ops::l2_normalize, ops::L2NormalizeAttrs{}, {pooled}, "normalize");
+  builder_.output("embeddings", pooled);
 }
 
 KvSpec self_attention_kv(const BuildContext& context, int64_t heads, int64_t head_dim, int64_t window) {

@@ -1,6 +1,7 @@
 #pragma once
-// The blocks that a decoder's `step` program is written with. One StepProgram holds the program while a model file writes
-// it, layer by layer; the first error is kept and later calls do nothing, so that a model reads top to bottom.
+// The blocks that a decoder's `step` and an encoder's `embed` program are written with. One StepProgram holds the program
+// while a model file writes it, layer by layer; the first error is kept and later calls do nothing, so that a model reads
+// top to bottom.
 //
 // `module` is a Hugging Face module path ("model.layers.3.self_attn.q_proj"): the weight read is `module + ".weight"`, the
 // node carries the path as its name. Every weight must be in the checkpoint with exactly the shape that the block wants.
@@ -10,6 +11,7 @@
 
 #include "graph/builder.h"
 #include "models/model.h"
+#include "models/pooling_config.h"
 #include "ops/elementwise.h"
 #include "ops/rope.h"
 
@@ -57,6 +59,20 @@ class StepProgram {
   // The logits [R, vocab_size], output "logits", and the tokens sampled from them, output "tokens". softcap 0: none.
   void logits_and_tokens(ValueId x, const std::string& weight_name, int64_t vocab_size, double softcap = 0.0);
 
+  // ---- encoders: a step holds whole sequences, and no KV
+
+  // The rows of a table [rows, width] that the ids, positions or segments of the tokens name -> [T, width].
+  ValueId token_rows(const std::string& module, int64_t rows, int64_t width);
+  ValueId position_rows(const std::string& module, int64_t rows, int64_t width);
+  ValueId segment_rows(const std::string& module, int64_t rows, int64_t width);
+  // `module`.weight and .bias, which old checkpoints name gamma and beta.
+  ValueId layer_norm(ValueId x, const std::string& module, double eps);
+  ValueId activation(ValueId x, ops::ActivationKind kind, const std::string& name);
+  // q, k, v [T, heads * head_dim]: every token of a sequence sees all of it.
+  ValueId attention_bidirectional(ValueId q, ValueId k, ValueId v, int32_t heads, const std::string& module);
+  // One vector for each sequence, output "embeddings".
+  void embeddings(ValueId x, const Pooling& pooling);
+
   Result<Graph> finish() { return builder_.finish(); }
 
  private:
@@ -64,6 +80,7 @@ class StepProgram {
   // A checkpoint tensor whose shape is checked. `value_name` tells two uses of one tensor apart.
   ValueId weight(const std::string& tensor, std::vector<int64_t> shape, std::string value_name = {});
   int64_t width(ValueId x) const;
+  ValueId rows_of(ValueId ids, const std::string& module, int64_t rows, int64_t width);
 
   const BuildContext& context_;
   GraphBuilder builder_;

@@ -46,9 +46,10 @@ struct ModelInfo {
   int64_t hidden_size = 0;
   int64_t num_layers = 0;
   int64_t max_position_embeddings = 0;  // the context that the model was trained for
+  int64_t embedding_size = 0;           // more than 0: an embedder, whose program is build_embed's
   std::vector<KvSpec> layer_kv;
   std::vector<int32_t> eos_token_ids;   // from the configuration; may be empty
-  double num_parameters = 0;            // counted from the weights of the step program
+  double num_parameters = 0;            // counted from the weights of the program
 };
 
 struct ModelFamily {
@@ -56,7 +57,11 @@ struct ModelFamily {
   Result<ModelInfo> (*info)(const BuildContext& context);
   // The `step` program. Inputs carry the names of StepPlan's fields (see runtime/step_plan.h); outputs are "tokens"
   // i32 [R], "logits" f32 [R, vocab] and, by name, "hidden.N".
-  Result<Graph> (*build_step)(const BuildContext& context);
+  // Null for a family that only embeds.
+  Result<Graph> (*build_step)(const BuildContext& context) = nullptr;
+  // The `embed` program of an embedder: every sequence of a step is there whole, from position 0. Output "embeddings",
+  // f32 [S, embedding_size]. Null for a family that only generates.
+  Result<Graph> (*build_embed)(const BuildContext& context) = nullptr;
 };
 
 // Errors: unsupported for an unknown model_type; the message lists those that are known.

@@ -65,6 +65,7 @@ Status LocalRunner::build(const io::ModelSource& source) {
   limits_.max_seqs = int32_t(step_.limits.max_seqs);
   limits_.max_context = step_.max_context;
   limits_.vocab_size = int32_t(step_.info.vocab_size);
+  limits_.embedding_size = int32_t(step_.info.embedding_size);
   limits_.pipeline_depth = 0;
   const std::vector<int> group_of_layer = models::group_of_layer(step_.info.layer_kv);
   HR_RETURN_IF_ERROR(place_kv(group_of_layer));
@@ -136,10 +137,11 @@ Status LocalRunner::bind_inputs(const std::vector<int>& group_of_layer) {
   for (const GraphOutput& output : graph.outputs) {
     if (output.name == "tokens") tokens_output_ = output.value;
     if (output.name == "logits") logits_output_ = output.value;
+    if (output.name == "embeddings") embeddings_output_ = output.value;
   }
-  if (tokens_output_ == kNone || logits_output_ == kNone) {
-    return make_status(Code::internal, "step program: outputs tokens and logits wanted");
-  }
+  const bool complete = limits_.embedding_size > 0 ? embeddings_output_ != kNone
+                                                   : tokens_output_ != kNone && logits_output_ != kNone;
+  if (!complete) return make_status(Code::internal, "step program: outputs tokens and logits wanted, or embeddings");
   return Status();
 }
 
@@ -178,17 +180,27 @@ Result<Ticket> LocalRunner::submit(const StepPlan& plan) {
     node_sum_.resize(node_seconds_.size());
     for (size_t i = 0; i < node_seconds_.size(); ++i) node_sum_[i] += node_seconds_[i];
   }
-
-  result_.step = header.step;
-  const int32_t* tokens = step_.program->tensor(tokens_output_).as<int32_t>();
-  result_.tokens.assign(tokens, tokens + c.logit_rows);
-  result_.logits.clear();
-  if ((header.flags & kWantLogits) != 0) {
-    const float* logits = step_.program->tensor(logits_output_).as<float>();
-    result_.logits.assign(logits, logits + int64_t(c.logit_rows) * limits_.vocab_size);
-  }
+  take_result(header);
   pending_ = true;
   return Ticket{header.step};
+}
+
+void LocalRunner::take_result(const StepHeader& header) {
+  const auto copy = [&](ValueId output, int64_t count, auto& to) {
+    const auto* from = step_.program->tensor(output).as<std::remove_reference_t<decltype(to[0])>>();
+    to.assign(from, from + count);
+  };
+  const StepCounts& c = header.counts;
+  result_.step = header.step;
+  result_.logits.clear();
+  if (embeddings_output_ != kNone) {
+    copy(embeddings_output_, int64_t(c.seqs) * limits_.embedding_size, result_.embeddings);
+    return;
+  }
+  copy(tokens_output_, c.logit_rows, result_.tokens);
+  if ((header.flags & kWantLogits) != 0) {
+    copy(logits_output_, int64_t(c.logit_rows) * limits_.vocab_size, result_.logits);
+  }
 }
 
 Result<StepResult> LocalRunner::wait(Ticket ticket) {

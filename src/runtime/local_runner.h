@@ -54,6 +54,7 @@ class LocalRunner final : public ModelRunner {
   Status build(const io::ModelSource& source);
   Status place_kv(const std::vector<int>& group_of_layer);
   Status bind_inputs(const std::vector<int>& group_of_layer);
+  void take_result(const StepHeader& header);
 
   struct InputSource {
     ValueId value;
@@ -69,7 +70,7 @@ class LocalRunner final : public ModelRunner {
   KvPool kv_;
   Buffer arena_;
   Buffer last_token_;
-  ValueId tokens_output_ = kNone, logits_output_ = kNone;
+  ValueId tokens_output_ = kNone, logits_output_ = kNone, embeddings_output_ = kNone;
   std::vector<InputSource> inputs_;
   std::vector<void*> input_data_;      // by value id
   std::vector<uint64_t> staging_;      // the plan's block, at an address that stays

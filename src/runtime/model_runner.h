@@ -28,6 +28,7 @@ struct RunnerLimits {
   int32_t max_seqs = 0;     // S, R and alive slots
   int32_t max_context = 0;  // tokens of one sequence
   int32_t vocab_size = 0;
+  int32_t embedding_size = 0;  // more than 0: an embedder. Steps take whole sequences, max_tokens holds one of max_context
   std::vector<KvGroupInfo> groups;
   int pipeline_depth = 0;   // steps that may be in flight beyond the one waited for
 };

@@ -10,7 +10,8 @@ constexpr uint64_t align_up(uint64_t bytes) { return (bytes + kFieldAlignment - 
 int64_t elements_of(StepField field, const StepCounts& c) {
   switch (field) {
     case StepField::token_src:
-    case StepField::positions: return c.tokens;
+    case StepField::positions:
+    case StepField::token_type: return c.tokens;
     case StepField::query_start: return int64_t{c.seqs} + 1;
     case StepField::context_len: return c.seqs;
     case StepField::kv_slot: return int64_t{c.groups} * c.tokens;
@@ -33,7 +34,7 @@ void lay_out(StepHeader& header) {
 
 const char* step_field_name(StepField field) {
   constexpr const char* names[kNumStepFields] = {
-      "token_src", "positions", "query_start", "context_len", "logit_rows", "sample_slot", "temperature", "top_p",
+      "token_src", "positions", "token_type", "query_start", "context_len", "logit_rows", "sample_slot", "temperature", "top_p",
       "min_p", "top_k", "seed_lo", "seed_hi", "stream", "sample_pos", "kv_slot", "block_table"};
   return names[static_cast<int>(field)];
 }

@@ -16,6 +16,7 @@ namespace headrace::runtime {
 enum class StepField : uint8_t {
   token_src,      // i32 [T]    an id, or -(slot + 1): the token sampled last for that slot, read on the device
   positions,      // i32 [T]    absolute position within its sequence
+  token_type,     // i32 [T]    segment of the text, for encoders that tell two apart
   query_start,    // i32 [S+1]  sequence s owns tokens [query_start[s], query_start[s+1])
   context_len,    // i32 [S]    tokens of s in the cache after this step
   logit_rows,     // i32 [R]    token indexes whose logits are wanted, rising
@@ -31,7 +32,7 @@ enum class StepField : uint8_t {
   kv_slot,        // i32 [G][T] block * kKvBlockTokens + offset; block 0 takes padding
   block_table,    // i32 [G][S][B]  unused entries are 0
 };
-inline constexpr int kNumStepFields = 16;
+inline constexpr int kNumStepFields = 17;
 const char* step_field_name(StepField field);
 
 struct StepCounts {
@@ -99,6 +100,7 @@ struct StepResult {
   uint64_t step = 0;
   std::vector<int32_t> tokens;  // [R]; -1 for a row whose logits were not finite: that request fails, others do not
   std::vector<float> logits;    // [R][vocab] with kWantLogits, else empty
+  std::vector<float> embeddings;  // [S][embedding_size] of an embedder, else empty
 };
 
 }  // namespace headrace::runtime

@@ -42,15 +42,17 @@ Result<StepProgram> StepProgram::build(const io::ModelSource& source, const Step
   HR_ASSIGN_OR_RETURN(const int64_t max_context,
                       choose_context(options.max_context, step.info.max_position_embeddings));
   step.max_context = static_cast<int32_t>(max_context);
+  const bool embeds = step.info.embedding_size > 0;
   step.limits.max_tokens = std::max(options.max_tokens, options.max_seqs);
+  if (embeds) step.limits.max_tokens = std::max(step.limits.max_tokens, max_context);
   step.limits.max_seqs = options.max_seqs;
   step.limits.max_context = max_context;
   step.limits.max_blocks = (max_context + kKvBlockTokens - 1) / kKvBlockTokens;
   step.limits.num_slots = options.max_seqs;
   context.limits = step.limits;
 
-  HR_ASSIGN_OR_RETURN(Graph graph, family->build_step(context));
-  models::keep_outputs(graph, {"tokens", "logits"});
+  HR_ASSIGN_OR_RETURN(Graph graph, embeds ? family->build_embed(context) : family->build_step(context));
+  models::keep_outputs(graph, embeds ? std::vector<std::string>{"embeddings"} : std::vector<std::string>{"tokens", "logits"});
   PassOptions pass_options;
   pass_options.skip.insert(options.skip_passes.begin(), options.skip_passes.end());
   pass_options.policy = options.policy;

@@ -1,6 +1,6 @@
 #pragma once
-// The step program of a checkpoint as a device runs it: the family's graph, rewritten by the passes, with a kernel for every
-// node. Made from configuration and tensor shapes alone: no weight is read. What LocalRunner runs and `headrace inspect
+// The step program of a checkpoint as a device runs it (an embedder's `embed` program): the family's graph, rewritten by the
+// passes, with a kernel for every node. Made from configuration and tensor shapes alone: no weight is read. What LocalRunner runs and `headrace inspect
 // --plan` shows.
 
 #include <memory>
