@@ -126,6 +126,7 @@ int32_t BlockManager::allocate(int group) {
 
 void BlockManager::commit(Sequence& sequence, int32_t num_tokens) {
   sequence.num_committed_tokens = num_tokens;
+  if (pools_.empty()) return;
   const size_t full_blocks = static_cast<size_t>(num_tokens / kKvBlockTokens);
   for (size_t block = sequence.cache_nodes.size(); block < full_blocks; ++block) {
     const int32_t parent = last_node(sequence);

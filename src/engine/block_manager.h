@@ -3,6 +3,7 @@
 // per block: one for each sequence whose table holds it, one for the prefix cache. A block with two references is full and
 // never written again; sequences write only into blocks that are theirs alone. Block 0 is never handed out. Blocks may be
 // given back while a submitted step still writes them: whoever gets them next is planned later, and steps run in order.
+// A model without KV groups has no blocks: every sequence fits, and nothing is cached.
 // Not thread-safe.
 
 #include <cstdint>

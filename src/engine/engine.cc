@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -21,8 +22,10 @@ namespace {
 using RequestPtr = std::shared_ptr<RequestState>;
 
 SchedulerLimits scheduler_limits(const EngineConfig& config, const runtime::RunnerLimits& runner) {
+  int64_t budget = config.max_batched_tokens;
+  if (runner.embedding_size > 0) budget = std::max<int64_t>(budget, runner.max_context);  // texts are not cut into chunks
   return {.max_seqs = static_cast<int32_t>(std::min<int64_t>(config.max_seqs, runner.max_seqs)),
-          .max_batched_tokens = static_cast<int32_t>(std::min<int64_t>(config.max_batched_tokens, runner.max_tokens))};
+          .max_batched_tokens = static_cast<int32_t>(std::min<int64_t>(budget, runner.max_tokens))};
 }
 
 // The runner's limits, its context cut to what was configured.
@@ -83,7 +86,9 @@ class Engine::Impl {
     int32_t choice;
   };
 
+  Status check_kind(const Request& request) const;
   Status check_size(Request& request) const;
+  Status check_inputs_size(const Request& request) const;
   void run();
   bool take_mail();
   void submit_steps();
@@ -91,6 +96,7 @@ class Engine::Impl {
   void retire_step();
   Status check_result(const Step& step, const runtime::StepResult& result) const;
   void apply_result(const Step& step, const runtime::StepResult& result, TimePoint now);
+  void apply_embedding(const ScheduledSequence& row, std::span<const float> embedding, TimePoint now);
   void apply_token(const ScheduledSequence& row, int32_t token, std::span<const float> logits, TimePoint now);
   void publish_step(const Step& step, TimePoint now);
   void finish_choice(RequestState& request, Sequence& choice, Event event);
@@ -141,7 +147,8 @@ class Engine::Impl {
 
 Result<RequestId> Engine::Impl::submit(Request request, std::shared_ptr<EventSink> sink) {
   const TimePoint arrived = Clock::now();
-  Status status = check_request(request, limits_.vocab_size);
+  Status status = check_kind(request);
+  if (status.ok()) status = check_request(request, limits_.vocab_size);
   if (status.ok()) status = check_size(request);
   RequestPtr state;
   if (status.ok()) state = make_request_state(std::move(request), std::move(sink), eos_ids_, arrived);
@@ -163,8 +170,29 @@ Result<RequestId> Engine::Impl::submit(Request request, std::shared_ptr<EventSin
   return state->id;
 }
 
+Status Engine::Impl::check_kind(const Request& request) const {
+  const bool embeds = limits_.embedding_size > 0;
+  if (request.kind == RequestKind::generate && embeds) {
+    return make_status(Code::unsupported, "this model makes embeddings and generates no text");
+  }
+  if (request.kind == RequestKind::embed && !embeds) {
+    return make_status(Code::unsupported, "this model generates text and makes no embeddings");
+  }
+  return {};
+}
+
+Status Engine::Impl::check_inputs_size(const Request& request) const {
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    if (static_cast<int64_t>(request.inputs[i].size()) <= limits_.max_context) continue;
+    return make_status(Code::invalid_argument, "input[{}]: {} tokens, the model takes {}: shorten the text", i,
+                       request.inputs[i].size(), limits_.max_context);
+  }
+  return {};
+}
+
 // Cuts max_tokens to the context; refuses what could never run.
 Status Engine::Impl::check_size(Request& request) const {
+  if (request.kind == RequestKind::embed) return check_inputs_size(request);
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
   if (prompt + 1 > limits_.max_context) {
     return make_status(Code::invalid_argument,
@@ -312,6 +340,11 @@ Status Engine::Impl::check_result(const Step& step, const runtime::StepResult& r
     sampled += row.sample ? 1 : 0;
     want_logits |= row.sample && row.sequence->want_logits;
   }
+  const size_t embeddings = step.rows.size() * static_cast<size_t>(limits_.embedding_size);
+  if (result.embeddings.size() != embeddings) {
+    return make_status(Code::internal, "step {}: want {} numbers of embeddings from the model runner, got {}",
+                       step.ticket.step, embeddings, result.embeddings.size());
+  }
   const size_t logits = want_logits ? sampled * static_cast<size_t>(limits_.vocab_size) : 0;
   if (result.tokens.size() == sampled && (!want_logits || result.logits.size() == logits)) return {};
   return make_status(Code::internal, "step {}: want {} tokens and {} logits from the model runner, got {} and {}",
@@ -319,11 +352,17 @@ Status Engine::Impl::check_result(const Step& step, const runtime::StepResult& r
 }
 
 void Engine::Impl::apply_result(const Step& step, const runtime::StepResult& result, TimePoint now) {
-  size_t sample = 0;
+  const size_t width = static_cast<size_t>(limits_.embedding_size);
+  size_t sample = 0, place = 0;
   for (const ScheduledSequence& row : step.rows) {
     const size_t index = sample;
     sample += row.sample ? 1 : 0;
+    const size_t at = place++;
     if (!Scheduler::is_current(row)) continue;  // preempted, ended or aborted while the step ran
+    if (row.sequence->whole) {
+      apply_embedding(row, std::span(result.embeddings).subspan(at * width, width), now);
+      continue;
+    }
     if (!row.sample) {
       scheduler_.complete(row, 0);
       continue;
@@ -337,6 +376,21 @@ void Engine::Impl::apply_result(const Step& step, const runtime::StepResult& res
     }
     apply_token(row, result.tokens[index], logits, now);
   }
+}
+
+void Engine::Impl::apply_embedding(const ScheduledSequence& row, std::span<const float> embedding, TimePoint now) {
+  RequestState& request = *requests_.at(row.sequence->rank.request);
+  if (!std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); })) {
+    return end_choices(request, kAllChoices, FinishReason::error,
+                       make_status(Code::internal, "the model's embedding of input {} is not finite", row.sequence->rank.choice));
+  }
+  scheduler_.complete(row, 0);
+  if (request.timing.first_token == TimePoint()) request.timing.first_token = now;
+  request.timing.last_token = now;
+  Event event{.request = request.id, .choice = row.sequence->rank.choice};
+  event.embedding.assign(embedding.begin(), embedding.end());
+  event.finish = FinishReason::stop;
+  finish_choice(request, *row.sequence, std::move(event));
 }
 
 void Engine::Impl::apply_token(const ScheduledSequence& row, int32_t token, std::span<const float> logits, TimePoint now) {

@@ -40,8 +40,8 @@ class Engine {
   ~Engine();  // shutdown()
 
   // A request with the same prompt, sampling and seed gives the same tokens whatever else runs.
-  // Errors: invalid_argument (empty prompt, an id outside the vocabulary, a parameter out of range, prompt + 1 over the
-  // context: the message says both lengths), resource_exhausted (queue full, or more KV than the whole pool), unavailable
+  // Errors: invalid_argument (empty prompt, an id outside the vocabulary, a parameter out of range, prompt + 1 or a text to
+  // embed over the context: the message says both lengths), unsupported (a kind of request that the model does not answer), resource_exhausted (queue full, or more KV than the whole pool), unavailable
   // (shutting down, or the device is lost). max_tokens is cut to what the context has left.
   Result<RequestId> submit(Request request, std::shared_ptr<EventSink> sink);
   // The request, or one choice of it, ends with FinishReason::abort at the next step boundary. Unknown ids are ignored.

@@ -20,6 +20,16 @@ Status check_ids(const char* field, std::span<const int32_t> ids, int32_t vocab_
   return {};
 }
 
+Status check_inputs(std::span<const std::vector<int32_t>> inputs, int32_t vocab_size) {
+  HR_RETURN_IF_ERROR(check_range("inputs", static_cast<double>(inputs.size()), 1, kMaxInputs));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string field = fmt::format("input[{}]", i);
+    if (inputs[i].empty()) return make_status(Code::invalid_argument, "{}: want at least one token, got none", field);
+    HR_RETURN_IF_ERROR(check_ids(field.c_str(), inputs[i], vocab_size));
+  }
+  return {};
+}
+
 }  // namespace
 
 const char* finish_reason_name(FinishReason reason) {
@@ -34,8 +44,9 @@ const char* finish_reason_name(FinishReason reason) {
 }
 
 Status check_request(const Request& request, int32_t vocab_size) {
+  if (request.kind == RequestKind::embed) return check_inputs(request.inputs, vocab_size);
   if (request.kind != RequestKind::generate) {
-    return make_status(Code::unsupported, "this model answers with generated tokens only");
+    return make_status(Code::unsupported, "requests generate or embed, nothing else yet");
   }
   if (request.prompt.empty()) return make_status(Code::invalid_argument, "prompt: want at least one token, got none");
   HR_RETURN_IF_ERROR(check_ids("prompt", request.prompt, vocab_size));

@@ -27,6 +27,8 @@ enum class RequestKind : uint8_t { generate, embed, score, transcribe, infer };
 struct Request {
   RequestKind kind = RequestKind::generate;
   std::vector<int32_t> prompt;            // at least one id, all in the vocabulary
+  // embed: the texts, each as such ids; text i is choice i. What follows but priority is of no use then.
+  std::vector<std::vector<int32_t>> inputs;
   int32_t max_tokens = 16;                // at least 1
   int32_t n = 1;                          // choices; the prompt's KV is shared
   SamplingParams sampling;
@@ -37,6 +39,7 @@ struct Request {
   std::string cache_key;                  // opaque bytes: only requests with equal keys share cached prefixes (tenant, adapter)
 };
 inline constexpr int32_t kMaxChoices = 128;
+inline constexpr int32_t kMaxInputs = 2048;
 
 // What can be said of a request without knowing the load: kind, prompt, sampling parameters, ids against `vocab_size`.
 // Errors: invalid_argument or unsupported, naming the field, the range and the value.
@@ -75,6 +78,7 @@ struct Event {
   std::vector<int32_t> tokens;         // new ids of this choice; the end-of-sequence id that stopped it is not among them
   int32_t end_token = -1;              // that id, on the event that it ends the choice with
   std::vector<float> logits;           // want_logits: [tokens][vocab], the stopping token's row included
+  std::vector<float> embedding;        // embed: the vector of input `choice`; finish is `stop`
   FinishReason finish = FinishReason::none;  // set on the choice's last event
   bool last = false;                   // no further event of this request follows
   Status status;                       // not ok with FinishReason::error

@@ -46,7 +46,7 @@ TEST(Request, WhatIsOutOfRangeIsNamedWithRangeAndValue) {
 
 TEST(Request, KindsThatTheEngineDoesNotServeAreUnsupported) {
   Request request = valid_request();
-  request.kind = RequestKind::embed;
+  request.kind = RequestKind::transcribe;
   EXPECT_EQ(check_request(request, 100).code(), Code::unsupported);
 }
 

@@ -51,6 +51,7 @@ void Scheduler::admit_waiting() {
       ++next;
       continue;
     }
+    if (sequence->whole && sequence->num_uncomputed_tokens() > budget_) return;
     // A sequence of a better class takes the place of worse ones; within a class, those who run keep what they have.
     bool fits = has_room_for(*sequence);
     while (!fits && !running_.empty() && running_.back()->rank.priority > sequence->rank.priority) {
@@ -83,6 +84,7 @@ bool Scheduler::may_start(const Sequence& sequence) const {
 bool Scheduler::has_room_for(Sequence& sequence) {
   if (free_slots_.empty()) return false;
   blocks_.attach_prefix(sequence);
+  if (blocks_.num_groups() == 0) return true;
   int64_t promised = 0;
   for (const SequencePtr& other : running_) {
     const int64_t held = static_cast<int64_t>(other->block_tables[0].size());
@@ -108,7 +110,7 @@ bool Scheduler::make_room(const SequencePtr& sequence, int32_t num_tokens) {
 
 void Scheduler::plan(const SequencePtr& sequence, int32_t count) {
   const int32_t first = sequence->num_computed_tokens;
-  const bool sample = count == sequence->num_uncomputed_tokens();
+  const bool sample = !sequence->whole && count == sequence->num_uncomputed_tokens();
   planned_.push_back({sequence, sequence->epoch, first, count, sample});
   sequence->num_computed_tokens += count;
   sequence->num_pending_tokens += sample ? 1 : 0;

@@ -1,6 +1,6 @@
 #pragma once
 // Decides how many tokens each sequence advances in the next step: decodes first, then chunks of running prefills, then
-// new sequences, within a token budget. Works from counts alone, so the next step can be planned while one runs. Knows
+// new sequences, within a token budget. Texts to embed come whole; the budget must hold the longest. Works from counts alone, so the next step can be planned while one runs. Knows
 // neither requests nor the runner. Not thread-safe.
 //
 // Why it can neither deadlock nor livelock: sequences are ordered by rank, totally. Memory is taken from the last in that

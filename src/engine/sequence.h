@@ -28,6 +28,7 @@ struct Sequence {
   SequenceRank rank;
   SamplingParams sampling;
   bool want_logits = false;
+  bool whole = false;  // embed: all tokens go through in one step, and none is sampled (max_tokens is 0)
   int32_t num_prompt_tokens = 0;
   int32_t max_tokens = 0;
   std::string cache_key;

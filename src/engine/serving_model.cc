@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/log.h"
+#include "engine/embedding.h"
 #include "io/model_source.h"
 #include "runtime/local_runner.h"
 
@@ -163,6 +164,7 @@ Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path
   card.model_type = runner->info().model_type;
   card.vocab_size = runner->info().vocab_size;
   card.max_context = runner->limits().max_context;
+  card.embedding_size = runner->limits().embedding_size;
   card.num_parameters = runner->info().num_parameters;
   card.weight_bytes = runner->weight_bytes();
   card.flops_per_token = flops_per_token(runner->program().graph());
@@ -182,6 +184,7 @@ Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path
 
 Result<std::vector<int32_t>> ServingModel::encode_chat(std::string_view messages_json,
                                                        std::string_view extra_json) const {
+  if (card_.embedding_size > 0) return error(Code::unsupported, "{}: makes embeddings and generates no text", card_.id);
   if (tokenizer_ == nullptr || chat_template_ == nullptr) {
     return error(Code::unsupported, "{}: carries no {}; use a raw prompt (--raw, /v1/completions)", card_.id,
                  tokenizer_ == nullptr ? "tokenizer" : "chat template");
@@ -212,6 +215,11 @@ Result<std::vector<int32_t>> ServingModel::encode_raw(std::string_view prompt) c
   if (tokenizer_ == nullptr) return error(Code::unsupported, "{}: carries no tokenizer", card_.id);
   HR_ASSIGN_OR_RETURN(text::Encoding encoding, tokenizer_->encode(prompt));
   return std::move(encoding.ids);
+}
+
+Result<std::vector<int32_t>> ServingModel::encode_input(std::string_view text) const {
+  if (tokenizer_ == nullptr) return error(Code::unsupported, "{}: carries no tokenizer", card_.id);
+  return encode_truncated(*tokenizer_, text, engine_->limits().max_context);
 }
 
 }  // namespace headrace::engine

@@ -48,6 +48,7 @@ struct ModelCard {
   std::string model_type;
   int64_t vocab_size = 0;
   int64_t max_context = 0;
+  int64_t embedding_size = 0;       // more than 0: an embedder
   double num_parameters = 0;
   uint64_t weight_bytes = 0;        // as packed: what one decode step reads at least
   double flops_per_token = 0;       // of the step program's matrix products, context 0
@@ -74,6 +75,8 @@ class ServingModel {
   Result<std::vector<int32_t>> encode_chat(std::string_view messages_json, std::string_view extra_json = {}) const;
   // A raw prompt: special tokens in the text are recognised.
   Result<std::vector<int32_t>> encode_raw(std::string_view prompt) const;
+  // A text to embed, cut to what the model takes (encode_truncated).
+  Result<std::vector<int32_t>> encode_input(std::string_view text) const;
 
  private:
   ServingModel() = default;

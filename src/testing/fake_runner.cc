@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <set>
 #include <thread>
 
@@ -80,13 +81,26 @@ std::vector<float> FakeModel::logits(std::span<const int32_t> ids, const FakeSam
   return row;
 }
 
+std::vector<float> FakeModel::embedding(std::span<const int32_t> ids) const {
+  uint64_t hash = ids.size();
+  for (const int32_t id : ids) hash = mix(hash, static_cast<uint64_t>(id));
+  std::vector<float> row(static_cast<size_t>(embedding_size));
+  for (float& x : row) {
+    hash = mix(hash, 1);
+    x = not_finite && not_finite(ids) ? HUGE_VALF : (static_cast<float>((hash >> 20) % 2001) - 1000.0f) / 1000.0f;
+  }
+  return row;
+}
+
 FakeRunner::FakeRunner(FakeModel model) : model_(std::move(model)), last_token_(static_cast<size_t>(model_.max_seqs), -1) {
   limits_ = {.max_tokens = model_.max_tokens,
              .max_seqs = model_.max_seqs,
              .max_context = model_.max_context,
              .vocab_size = model_.vocab_size,
+             .embedding_size = model_.embedding_size,
              .pipeline_depth = model_.depth};
-  for (const int32_t blocks : model_.num_blocks) {
+  if (model_.embedding_size > 0) limits_.max_tokens = std::max(limits_.max_tokens, limits_.max_context);
+  for (const int32_t blocks : model_.embedding_size > 0 ? std::vector<int32_t>() : model_.num_blocks) {
     limits_.groups.push_back({KvSpec{.heads = 1, .head_dim = 1}, 1, blocks});
     pools_.emplace_back(static_cast<size_t>(blocks) * kKvBlockTokens);
   }
@@ -114,6 +128,7 @@ Status FakeRunner::check(const StepPlan& plan) const {
   for (int s = 0; s < seqs; ++s) {
     const int32_t begin = query_start[s], end = query_start[s + 1];
     if (end <= begin) return wrong("query_start falls", s);
+    if (limits_.embedding_size > 0 && positions[begin] != 0) return wrong("sequence in pieces", s);
     if (context_len[s] > limits_.max_context || blocks * kKvBlockTokens < context_len[s]) return wrong("context", s);
     for (int32_t t = begin; t < end; ++t) {
       if (positions[t] != context_len[s] - (end - t)) return wrong("position", positions[t]);
@@ -187,6 +202,11 @@ runtime::StepResult FakeRunner::run(const StepPlan& plan) {
   }
   runtime::StepResult result{.step = plan.header().step};
   const auto query_start = plan.ints(StepField::query_start);
+  for (int32_t s = 0; s < c.seqs && limits_.embedding_size > 0; ++s) {
+    const auto ids = token_src.subspan(size_t(query_start[s]), size_t(query_start[s + 1] - query_start[s]));
+    const std::vector<float> row = model_.embedding(ids);
+    result.embeddings.insert(result.embeddings.end(), row.begin(), row.end());
+  }
   for (int32_t r = 0; r < c.logit_rows; ++r) {
     const int32_t token = plan.ints(StepField::logit_rows)[r];
     const int s = static_cast<int>(std::ranges::upper_bound(query_start, token) - query_start.begin()) - 1;

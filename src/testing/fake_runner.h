@@ -34,13 +34,14 @@ struct FakeModel {
   int32_t max_seqs = 16;
   std::vector<int32_t> num_blocks = {1025};  // one entry a KV group, block 0 included
   int depth = 0;
+  int32_t embedding_size = 0;  // more than 0: an embedder, without KV (num_blocks does not count)
 
   // What it says. With `reply`, the token after ids that end with its first k is its token k (the largest such k < size),
   // and after the whole of it `eos_id`. Else a hash of ids and sampling; one token in `eos_one_in` is eos_id (0: none).
   std::vector<int32_t> reply;
   int32_t eos_id = -1;
   int32_t eos_one_in = 0;
-  // Rows for which it is true have logits that are not finite.
+  // Rows for which it is true have logits, or an embedding, that are not finite.
   std::function<bool(std::span<const int32_t> ids)> not_finite;
 
   // Called with the number of a step; an error is what submit or wait returns, the step undone.
@@ -54,6 +55,8 @@ struct FakeModel {
                               bool ignore_eos = false) const;
   // The [vocab] logits behind next_token: the token's stands out at 1, the others are below.
   std::vector<float> logits(std::span<const int32_t> ids, const FakeSampling& sampling) const;
+  // Of an embedder: thousandths from -1 to 1 that are a function of the ids.
+  std::vector<float> embedding(std::span<const int32_t> ids) const;
 };
 
 class FakeRunner final : public runtime::ModelRunner {
