@@ -26,6 +26,7 @@ class Backend {
   virtual Result<std::vector<int32_t>> encode_chat(std::string_view messages_json,
                                                    std::string_view extra_json) const = 0;
   virtual Result<std::vector<int32_t>> encode_raw(std::string_view prompt) const = 0;
+  virtual Result<std::vector<int32_t>> encode_input(std::string_view text) const = 0;
 
   // As Engine's.
   virtual Result<engine::RequestId> submit(engine::Request request,

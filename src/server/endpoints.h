@@ -27,5 +27,7 @@ struct ServerContext {
 
 // 404 unless `model` is what the server serves.
 std::optional<ApiError> check_model(const ServerContext& context, const std::string& model);
+// 400 where the model that is served is an embedder.
+std::optional<ApiError> check_generates(const ServerContext& context);
 
 }  // namespace headrace::server

@@ -378,35 +378,42 @@ std::optional<std::vector<int32_t>> read_ids(Fields& in, const char* name, const
   return ids;
 }
 
-void read_prompts(Fields& in, const ParseLimits& limits, std::vector<Prompt>& prompts) {
-  const json* value = in.find("prompt");
-  if (value == nullptr) return in.fail("prompt", "prompt: missing");
+// Texts, each as a string or as token ids: one, or a list of up to `most`.
+void read_texts(Fields& in, const char* name, size_t most, int32_t vocab_size, std::vector<Prompt>& texts) {
+  const json* value = in.find(name);
+  if (value == nullptr) return in.fail(name, fmt::format("{}: missing", name));
   if (value->is_string()) {
-    prompts.emplace_back(value->get<std::string>());
+    texts.emplace_back(value->get<std::string>());
     return;
   }
   if (!value->is_array() || value->empty()) {
-    return in.wrong_type("prompt",
-                         "a string, a list of strings, a list of token ids, or a list of such lists", *value);
+    return in.wrong_type(name, "a string, a list of strings, a list of token ids, or a list of such lists", *value);
   }
   if (value->front().is_number()) {
-    if (auto ids = read_ids(in, "prompt", *value, limits.vocab_size)) prompts.emplace_back(std::move(*ids));
+    if (auto ids = read_ids(in, name, *value, vocab_size)) texts.emplace_back(std::move(*ids));
     return;
   }
-  if (value->size() > static_cast<size_t>(limits.max_choices)) {
-    return in.fail("prompt", fmt::format("prompt: at most {} prompts in one request, got {}",
-                                         limits.max_choices, value->size()));
+  if (value->size() > most) {
+    return in.fail(name, fmt::format("{}: at most {} in one request, got {}", name, most, value->size()));
   }
   for (const json& item : *value) {
     if (item.is_string()) {
-      prompts.emplace_back(item.get<std::string>());
+      texts.emplace_back(item.get<std::string>());
     } else if (item.is_array()) {
-      auto ids = read_ids(in, "prompt", item, limits.vocab_size);
+      auto ids = read_ids(in, name, item, vocab_size);
       if (!ids) return;
-      prompts.emplace_back(std::move(*ids));
+      texts.emplace_back(std::move(*ids));
     } else {
-      return in.wrong_type("prompt", "a string or a list of token ids in each place", item);
+      return in.wrong_type(name, "a string or a list of token ids in each place", item);
     }
+  }
+}
+
+// Each input has something to embed.
+void check_inputs(Fields& in, const std::vector<Prompt>& inputs) {
+  for (size_t i = 0; i < inputs.size() && in.ok(); ++i) {
+    const bool empty = std::visit([](const auto& input) { return input.empty(); }, inputs[i]);
+    if (empty) in.fail("input", fmt::format("input[{}]: must not be empty", i));
   }
 }
 
@@ -433,7 +440,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   CompletionRequest out;
   read_common(in, limits, out.fields);
   if (!in.ok()) return tl::unexpected(in.error());
-  read_prompts(in, limits, out.prompts);
+  read_texts(in, "prompt", static_cast<size_t>(limits.max_choices), limits.vocab_size, out.prompts);
   out.echo = in.boolean("echo").value_or(false);
   if (const auto logprobs = in.integer("logprobs", 0, kMaxTopLogprobs))
     out.fields.logprobs = static_cast<int32_t>(*logprobs);
@@ -451,6 +458,24 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
                      "n: {} prompts times {} choices are more than the {} choices that one request may have",
                      out.prompts.size(), out.fields.n, limits.max_choices));
   }
+  if (!in.ok()) return tl::unexpected(in.error());
+  return out;
+}
+
+ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, const ParseLimits& limits) {
+  Fields in(body);
+  EmbeddingRequest out;
+  const auto model = in.string("model");
+  if (!model) in.fail("model", "model: missing; GET /v1/models lists what is served");
+  out.model = model.value_or("");
+  if (in.ok()) read_texts(in, "input", engine::kMaxInputs, limits.vocab_size, out.inputs);
+  check_inputs(in, out.inputs);
+  const std::string format = in.string("encoding_format").value_or("float");
+  if (format != "float" && format != "base64") {
+    in.fail("encoding_format", fmt::format("encoding_format: must be float or base64, got \"{}\"", format.substr(0, 80)));
+  }
+  out.base64 = format == "base64";
+  out.dimensions = in.integer("dimensions", 1, limits.embedding_size);
   if (!in.ok()) return tl::unexpected(in.error());
   return out;
 }

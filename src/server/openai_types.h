@@ -18,6 +18,7 @@ namespace headrace::server {
 struct ParseLimits {
   int32_t vocab_size = 0;   // ids must lie below
   int32_t max_choices = 1;  // choices times prompts
+  int32_t embedding_size = 0;  // what an embedding may be cut to
 };
 
 // What both completions endpoints share.
@@ -46,6 +47,13 @@ struct CompletionRequest {
   bool echo = false;
 };
 
+struct EmbeddingRequest {
+  std::string model;
+  std::vector<Prompt> inputs;  // at least one, none empty
+  bool base64 = false;
+  std::optional<int64_t> dimensions;
+};
+
 struct TokenizeRequest {
   std::string model;          // "" when absent
   std::string prompt;         // or
@@ -59,6 +67,7 @@ struct DetokenizeRequest {
 
 ApiResult<ChatRequest> parse_chat_request(std::string_view body, const ParseLimits& limits);
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const ParseLimits& limits);
+ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, const ParseLimits& limits);
 ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body);
 ApiResult<DetokenizeRequest> parse_detokenize_request(std::string_view body, const ParseLimits& limits);
 

@@ -18,6 +18,9 @@ class ModelBackend final : public Backend {
   Result<std::vector<int32_t>> encode_raw(std::string_view prompt) const override {
     return model_.encode_raw(prompt);
   }
+  Result<std::vector<int32_t>> encode_input(std::string_view text) const override {
+    return model_.encode_input(text);
+  }
   Result<engine::RequestId> submit(engine::Request request,
                                    std::shared_ptr<engine::EventSink> sink) override {
     return model_.engine().submit(std::move(request), std::move(sink));

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/embedding.h"
 #include "testing/byte_tokenizer.h"
 
 namespace headrace::testing {
@@ -42,6 +43,10 @@ class FakeBackend final : public server::Backend {
     return byte_ids(text.append(kOpening));
   }
   Result<std::vector<int32_t>> encode_raw(std::string_view prompt) const override { return byte_ids(prompt); }
+
+  Result<std::vector<int32_t>> encode_input(std::string_view text) const override {
+    return engine::encode_truncated(*tokenizer_, text, limits().max_context);
+  }
 
   Result<engine::RequestId> submit(engine::Request request,
                                    std::shared_ptr<engine::EventSink> sink) override {

@@ -12,8 +12,19 @@ std::optional<ApiError> check_model(const ServerContext& context, const std::str
       .code = "model_not_found"};
 }
 
+std::optional<ApiError> check_generates(const ServerContext& context) {
+  if (context.backend.limits().embedding_size == 0) return std::nullopt;
+  return ApiError{.status = 400,
+                  .message = fmt::format("model: \"{}\" makes embeddings and generates no text; POST /v1/embeddings",
+                                         context.backend.card().id),
+                  .param = "model",
+                  .code = "unsupported_model"};
+}
+
 ParseLimits parse_limits(const Backend& backend) {
-  return {.vocab_size = backend.limits().vocab_size, .max_choices = engine::kMaxChoices};
+  return {.vocab_size = backend.limits().vocab_size,
+          .max_choices = engine::kMaxChoices,
+          .embedding_size = backend.limits().embedding_size};
 }
 
 GenerationJob make_job(const GenerationFields& fields) {

@@ -25,6 +25,7 @@ void handle_completions(ServerContext& context, const HttpRequest& request,
   auto parsed = parse_completion_request(request.body, parse_limits(backend));
   if (!parsed) return responder->send(parsed.error().response());
   if (auto wrong = check_model(context, parsed->fields.model)) return responder->send(wrong->response());
+  if (auto wrong = check_generates(context)) return responder->send(wrong->response());
 
   const GenerationFields& fields = parsed->fields;
   GenerationJob job = make_job(fields);
