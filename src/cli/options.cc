@@ -75,7 +75,8 @@ std::string help_line(const std::string& left, std::string_view help) {
 
 Options::Spec& Options::add(std::string_view name, std::string_view value, std::string_view help, Kind kind,
                             std::function<Status(std::string_view)> set) {
-  specs_.push_back({std::string(name), std::string(value), std::string(help), heading_, kind, false, std::move(set)});
+  specs_.push_back({std::string(name), std::string(value), std::string(help), heading_, kind});
+  specs_.back().set = std::move(set);
   return specs_.back();
 }
 
@@ -84,6 +85,13 @@ void Options::positional(std::string& target, std::string_view name, std::string
     target = text;
     return Status();
   }).required = required;
+}
+
+void Options::positionals(std::vector<std::string>& target, std::string_view name, std::string_view help) {
+  add(name, "", help, Kind::positional, [&target](std::string_view text) {
+    target.emplace_back(text);
+    return Status();
+  }).many = true;
 }
 
 void Options::text(std::string& target, std::string_view flag, std::string_view value, std::string_view help) {
@@ -158,9 +166,9 @@ Result<Options::Parsed> Options::parse(const std::vector<std::string>& args) {
     if (spec.kind == Kind::flag) {
       option = app.add_flag(spec.name);
     } else {
-      option = app.add_option(spec.name)->expected(1)->required(spec.required);
-      option->multi_option_policy(spec.kind == Kind::list ? CLI::MultiOptionPolicy::TakeAll
-                                                          : CLI::MultiOptionPolicy::TakeLast);
+      option = app.add_option(spec.name)->expected(spec.many ? -1 : 1)->required(spec.required);
+      option->multi_option_policy(spec.kind == Kind::list || spec.many ? CLI::MultiOptionPolicy::TakeAll
+                                                                       : CLI::MultiOptionPolicy::TakeLast);
     }
     parsed.push_back(option);
   }
@@ -202,7 +210,7 @@ std::string Options::help() const {
   std::string arguments;
   for (const Spec& spec : specs_) {
     if (spec.kind != Kind::positional) continue;
-    usage += spec.required ? " " + spec.name : " [" + spec.name + "]";
+    usage += spec.required ? " " + spec.name : fmt::format(" [{}{}]", spec.name, spec.many ? "..." : "");
     arguments += help_line(spec.name, spec.help);
   }
   std::string out = fmt::format("{}\n\nUsage: {} [options]\n\n{}", about_, usage, arguments);

@@ -20,6 +20,8 @@ class Options {
 
   // Targets keep their value when the option is not given, and must outlive parse().
   void positional(std::string& target, std::string_view name, std::string_view help, bool required = true);
+  // All that stands there, after the other positionals; there may be none.
+  void positionals(std::vector<std::string>& target, std::string_view name, std::string_view help);
   void text(std::string& target, std::string_view flag, std::string_view value, std::string_view help);
   void texts(std::vector<std::string>& target, std::string_view flag, std::string_view value, std::string_view help);
   void integer(int64_t& target, std::string_view flag, std::string_view value, std::string_view help, int64_t min,
@@ -50,6 +52,7 @@ class Options {
     std::string heading;
     Kind kind;
     bool required = false;
+    bool many = false;  // of a positional
     std::function<Status(std::string_view)> set;
     bool given = false;
   };
