@@ -13,12 +13,13 @@ KEY = "e2e-key"
 class Served:
     """Use as a context manager. `url` is the server's address, without a path."""
 
-    def __init__(self, *options: str, key: str = KEY):
+    def __init__(self, *options: str, key: str = KEY, model: str = MODEL):
+        self.model = model
         self.options = [*options, "--api-key", key] if key else list(options)
         self.url = ""
 
     def __enter__(self):
-        self.process = subprocess.Popen([BIN, "serve", MODEL, "--port", "0", *self.options],
+        self.process = subprocess.Popen([BIN, "serve", self.model, "--port", "0", *self.options],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         seen = []
         for line in self.process.stderr:
