@@ -32,6 +32,27 @@ Status check_shard_name(std::string_view name) {
                      shown_name(name));
 }
 
+// A checkpoint that wraps a language model in one with pictures or sound (model_type gemma3) keeps the model's keys in
+// text_config and its tensors under a prefix. Headrace runs the language model: its keys and names are lifted, the rest stays
+// where it is and is not read.
+void lift_text_config(ConfigMap& config) {
+  constexpr std::string_view kPrefix = "text_config.";
+  if (config.get_string_or("model_type", "").value_or("") != "gemma3") return;
+  std::vector<std::pair<std::string, ConfigMap::Value>> lifted;
+  for (auto at = config.values().lower_bound(kPrefix); at != config.values().end() && at->first.starts_with(kPrefix); ++at) {
+    lifted.emplace_back(at->first.substr(kPrefix.size()), at->second);
+  }
+  if (!lifted.empty()) config.set("model_type", std::string("gemma3_text"));
+  for (auto& [key, value] : lifted) config.set(std::move(key), std::move(value));
+}
+
+// "language_model.model.norm.weight" and "model.language_model.norm.weight" are both "model.norm.weight".
+std::string lift_tensor_name(const std::string& name) {
+  constexpr std::string_view kOlder = "language_model.", kNewer = "model.language_model.";
+  if (name.starts_with(kOlder)) return name.substr(kOlder.size());
+  return name.starts_with(kNewer) ? "model." + name.substr(kNewer.size()) : name;
+}
+
 class HfSource : public IndexedSource {
  public:
   explicit HfSource(std::string folder) : folder_(std::move(folder)) {}
@@ -41,6 +62,7 @@ class HfSource : public IndexedSource {
     Result<ConfigMap> config = ConfigMap::from_json(json);
     if (!config) return config.error().with_context(join("config.json"));
     config_ = std::move(*config);
+    lift_text_config(config_);
     HR_RETURN_IF_ERROR(read_sentence_config(folder_, config_));
     std::map<std::string, std::string> index;
     HR_ASSIGN_OR_RETURN(const std::vector<std::string> names, shard_names(index));
@@ -49,7 +71,7 @@ class HfSource : public IndexedSource {
       HR_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(join(name)));
       files_.push_back(std::move(file));
       for (const SafetensorsTensor& tensor : files_.back().tensors()) {
-        tensors_.push_back({tensor.name, tensor.format, tensor.shape, tensor.bytes});
+        tensors_.push_back({lift_tensor_name(tensor.name), tensor.format, tensor.shape, tensor.bytes});
         places_.push_back({&files_.back(), &tensor});
         // What is left of the index afterwards is what no shard held.
         if (const auto at = index.find(tensor.name); at != index.end() && at->second == name) index.erase(at);

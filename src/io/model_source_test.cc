@@ -157,6 +157,39 @@ TEST_F(ModelSourceTest, AMissingOrRenamedShardIsRefusedByName) {
   std::filesystem::remove_all(folder);
 }
 
+TEST_F(ModelSourceTest, ALanguageModelInsideAWiderCheckpointAppearsUnderItsOwnNames) {
+  const std::filesystem::path golden = testing::golden_path("tiny_decoders/gemma3");
+  const std::filesystem::path folder = ::testing::TempDir() + "headrace_wrapped_test";
+  std::filesystem::create_directory(folder);
+  const auto read = [](const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string((std::istreambuf_iterator<char>(file)), {});
+  };
+  std::ofstream(folder / "config.json") << R"({"model_type": "gemma3", "text_config": )" << read(golden / "config.json") << "}";
+  for (const char* prefix : {"language_model.model.", "model.language_model."}) {
+    // The file's own header with other names, its tensors behind it.
+    const std::string file = read(golden / "model.safetensors");
+    uint64_t size = 0;
+    std::memcpy(&size, file.data(), sizeof(size));
+    std::string header = file.substr(8, size);
+    for (size_t at = 0; (at = header.find("\"model.", at)) != header.npos;) header.replace(at + 1, 6, prefix), at += 8;
+    while (header.size() % 8 != 0) header += ' ';
+    const uint64_t longer = header.size();
+    std::ofstream out(folder / "model.safetensors", std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&longer), sizeof(longer));
+    out << header << file.substr(8 + size);
+    out.close();
+    const auto source = ModelSource::open(folder.string());
+    ASSERT_TRUE(source) << source.error().message();
+    EXPECT_EQ((*source)->config().get_string("model_type").value(), "gemma3_text");
+    EXPECT_EQ((*source)->config().get_int("hidden_size", 1, 1000).value(), 64);
+    for (const char* name : {"model.embed_tokens.weight", "model.layers.2.self_attn.q_norm.weight"}) {
+      EXPECT_NE((*source)->find(name), nullptr) << prefix << " " << name;
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(ModelSourceTest, DummyWeightsFollowFromAConfigAlone) {
   const auto source = ModelSource::open_dummy(write(kConfig), 7, Format::q8_0);
   ASSERT_TRUE(source) << source.error().message();

@@ -9,21 +9,26 @@ namespace headrace::models {
 Result<DecoderConfig> read_decoder_config(const BuildContext& context, const DecoderDefaults& defaults) {
   const io::ConfigMap& config = context.config;
   DecoderConfig c;
-  HR_ASSIGN_OR_RETURN(c.vocab_size, config.get_int("vocab_size", 1, 1 << 22));
+  const auto required_unless = [&](const char* key, int64_t fallback, int64_t max) {
+    return fallback > 0 ? config.get_int_or(key, fallback, 1, max) : config.get_int(key, 1, max);
+  };
+  HR_ASSIGN_OR_RETURN(c.vocab_size, required_unless("vocab_size", defaults.vocab_size, 1 << 22));
   HR_ASSIGN_OR_RETURN(c.hidden_size, config.get_int("hidden_size", 1, 1 << 17));
   HR_ASSIGN_OR_RETURN(c.intermediate_size, config.get_int("intermediate_size", 1, 1 << 20));
   HR_ASSIGN_OR_RETURN(c.num_hidden_layers, config.get_int("num_hidden_layers", 1, 1024));
-  HR_ASSIGN_OR_RETURN(c.num_attention_heads, config.get_int("num_attention_heads", 1, 1024));
-  HR_ASSIGN_OR_RETURN(c.num_key_value_heads, config.get_int_or("num_key_value_heads", c.num_attention_heads, 1, 1024));
+  HR_ASSIGN_OR_RETURN(c.num_attention_heads, required_unless("num_attention_heads", defaults.num_attention_heads, 1024));
+  const int64_t kv_heads = defaults.num_key_value_heads > 0 ? defaults.num_key_value_heads : c.num_attention_heads;
+  HR_ASSIGN_OR_RETURN(c.num_key_value_heads, config.get_int_or("num_key_value_heads", kv_heads, 1, 1024));
   if (c.num_attention_heads % c.num_key_value_heads != 0) {
     return error(Code::malformed, "config num_attention_heads: want a multiple of num_key_value_heads {}, got {}",
                  c.num_key_value_heads, c.num_attention_heads);
   }
-  if (!config.has("head_dim") && c.hidden_size % c.num_attention_heads != 0) {
+  if (!config.has("head_dim") && defaults.head_dim == 0 && c.hidden_size % c.num_attention_heads != 0) {
     return error(Code::malformed, "config hidden_size: want a multiple of num_attention_heads {} (no head_dim), got {}",
                  c.num_attention_heads, c.hidden_size);
   }
-  HR_ASSIGN_OR_RETURN(c.head_dim, config.get_int_or("head_dim", c.hidden_size / c.num_attention_heads, 1, 1024));
+  const int64_t head_dim = defaults.head_dim > 0 ? defaults.head_dim : c.hidden_size / c.num_attention_heads;
+  HR_ASSIGN_OR_RETURN(c.head_dim, config.get_int_or("head_dim", head_dim, 1, 1024));
   HR_ASSIGN_OR_RETURN(c.max_position_embeddings, config.get_int_or("max_position_embeddings", 2048, 1, 1 << 30));
   if (!defaults.context_is_scaled) {
     HR_ASSIGN_OR_RETURN(c.max_position_embeddings, scaled_context(config, c.max_position_embeddings));

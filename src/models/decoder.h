@@ -25,6 +25,8 @@ struct DecoderConfig {
 struct DecoderDefaults {
   std::string_view hidden_act_key = "hidden_act";
   double rms_norm_eps = 1e-6;
+  // What files of the family leave out; 0: the key must be there (key-value heads: as many as query heads).
+  int64_t vocab_size = 0, num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
   bool context_is_scaled = false;  // max_position_embeddings is the context after rope scaling
 };
 

@@ -9,6 +9,14 @@
 namespace headrace::models {
 namespace {
 
+// As Hugging Face's Gemma3TextConfig, which published files rely on.
+constexpr DecoderDefaults kDefaults{.hidden_act_key = "hidden_activation",
+                                    .vocab_size = 262208,
+                                    .num_attention_heads = 8,
+                                    .num_key_value_heads = 4,
+                                    .head_dim = 256,
+                                    .context_is_scaled = true};
+
 struct Gemma3 {
   DecoderConfig decoder;
   AttentionTraits attention;
@@ -20,7 +28,7 @@ struct Gemma3 {
 Result<Gemma3> read_gemma3(const BuildContext& context) {
   const io::ConfigMap& config = context.config;
   Gemma3 gemma;
-  HR_ASSIGN_OR_RETURN(gemma.decoder, read_decoder_config(context, {.hidden_act_key = "hidden_activation", .context_is_scaled = true}));
+  HR_ASSIGN_OR_RETURN(gemma.decoder, read_decoder_config(context, kDefaults));
   DecoderConfig& c = gemma.decoder;
   if (!config.has("hidden_activation")) c.hidden_act = ops::ActivationKind::gelu_tanh;
   HR_ASSIGN_OR_RETURN(const int64_t window, config.get_int_or("sliding_window", 4096, 1, 1 << 30));
