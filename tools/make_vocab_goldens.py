@@ -136,8 +136,19 @@ def wordpiece_rows():
         yield name, f"tokenizers {tokenizers.__version__}", spec, cases
 
 
+def proto_rows():
+    """SentencePiece's own files, in base64."""
+    shapes = [("proto_bpe", trained(model_type="bpe", vocab_size=150, normalization_rule_name="identity")),
+              ("proto_bpe_bytes", trained(model_type="bpe", vocab_size=400, byte_fallback=True, add_dummy_prefix=False,
+                                          normalization_rule_name="identity", remove_extra_whitespaces=False)),
+              ("proto_unigram", trained_with_rules(vocab_size=120, user_defined_symbols=["<u>"], add_dummy_prefix=False))]
+    for name, library in shapes:
+        proto = {"proto": base64.b64encode(library.serialized_model_proto()).decode()}
+        yield name, f"sentencepiece {sentencepiece.__version__}", proto, [[t, library.encode(t), None] for t in TEXTS]
+
+
 def main():
-    rows = [*sentencepiece_rows(), *unigram_rows(), *wordpiece_rows()]
+    rows = [*sentencepiece_rows(), *unigram_rows(), *wordpiece_rows(), *proto_rows()]
     lines = ",\n".join(json.dumps(row, ensure_ascii=True) for row in rows)
     pathlib.Path(sys.argv[1]).write_text(f"[\n{lines}\n]\n")
 

@@ -12,11 +12,12 @@
 namespace headrace::cli {
 namespace {
 
-Result<std::unique_ptr<text::Tokenizer>> from_json_file(const std::string& path) {
+Result<std::unique_ptr<text::Tokenizer>> from_text_file(const std::string& path) {
   HR_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
   const auto bytes = file.bytes();
-  auto tokenizer =
-      text::Tokenizer::from_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  auto tokenizer = path.ends_with(".model") ? text::Tokenizer::from_sentencepiece(all)
+                                            : text::Tokenizer::from_tokenizer_json(all);
   if (!tokenizer) return tl::unexpected(tokenizer.error().with_context(path));
   return tokenizer;
 }
@@ -39,9 +40,9 @@ Result<std::unique_ptr<text::Tokenizer>> open_tokenizer(const std::string& path)
     if (!fs::exists(inside, ignored)) {
       return error(Code::not_found, "{}: this folder holds no tokenizer.json", path);
     }
-    return from_json_file(inside);
+    return from_text_file(inside);
   }
-  if (path.ends_with(".json")) return from_json_file(path);
+  if (path.ends_with(".json") || path.ends_with(".model")) return from_text_file(path);
   if (path.ends_with(".gguf")) return from_gguf_file(path);
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<io::ModelSource> source, io::ModelSource::open(path));
   return engine::tokenizer_of(*source);

@@ -304,6 +304,8 @@ Result<VocabMetadata> vocab_from_gguf(const GgufModel& model) {
                       flag_or(model, "tokenizer.ggml.add_space_prefix", sentencepiece));
   HR_ASSIGN_OR_RETURN(vocab.remove_extra_whitespaces,
                       flag_or(model, "tokenizer.ggml.remove_extra_whitespaces", false));
+  // Readers of the format apply it to Unigram vocabularies alone.
+  vocab.remove_extra_whitespaces &= vocab.model == "t5";
   HR_ASSIGN_OR_RETURN(vocab.lowercase, flag_or(model, "tokenizer.ggml.normalizer.lowercase", true));
   HR_ASSIGN_OR_RETURN(vocab.strip_accents,
                       flag_or(model, "tokenizer.ggml.normalizer.strip_accents", vocab.lowercase));

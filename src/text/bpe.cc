@@ -39,7 +39,8 @@ Bpe::Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options)
     byte_ids_[byte] = vocabulary_.find(options_.byte_level ? spell_bytes(std::string_view(&raw, 1))
                                                            : fmt::format("<0x{:02X}>", byte));
   }
-  const bool spells_all = options_.byte_fallback && std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id >= 0; });
+  const bool spells_all = options_.byte_fallback &&
+                          std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id >= 0; });
   const bool by_place = !options_.continuing_subword_prefix.empty() || !options_.end_of_word_suffix.empty();
   if (!options_.byte_level && spells_all && !by_place && !options_.ignore_merges) stretches_.emplace();
   if (!options_.byte_level || !options_.ignore_merges) return;
@@ -163,7 +164,8 @@ Status Bpe::tokenize_stretch(std::string_view word, std::vector<Token>& out) con
   } else {
     symbols_of_chars(word, symbols);
   }
-  merge_symbols(symbols, [&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
+  merge_symbols(symbols,
+                [&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
   for (const Symbol& s : symbols) out.push_back({s.id, s.begin, s.end});
   if (symbols.capacity() > 1 << 16) symbols = {};
   return {};

@@ -49,7 +49,9 @@ class Bpe : public Model {
     void insert(int32_t left, int32_t right, Merge merge);
     Merge find(int32_t left, int32_t right) const;
     // Asks for the memory that insert() or find() of the pair will look at.
-    void prefetch(int32_t left, int32_t right) const { __builtin_prefetch(&slots_[first_slot(key_of(left, right))]); }
+    void prefetch(int32_t left, int32_t right) const {
+      __builtin_prefetch(&slots_[first_slot(key_of(left, right))]);
+    }
 
    private:
     struct Slot {

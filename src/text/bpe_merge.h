@@ -1,6 +1,7 @@
 #pragma once
-// The loop of byte-pair encoding, for Bpe and ScoredBpe: of all neighbours that may be joined, those of the lowest
-// rank are, and of these the leftmost, until none is left. O(n log n) look-ups and memory linear in the symbols.
+// The loop of byte-pair encoding, for Bpe and ScoredBpe: of all neighbours that may be joined, those of the
+// lowest rank are, and of these the leftmost, until none is left. O(n log n) look-ups and memory linear in
+// the symbols.
 
 #include <algorithm>
 #include <cstdint>
@@ -48,9 +49,10 @@ void merge_short(std::vector<Symbol>& symbols, const LookUp& look_up) {
   symbols.resize(n);
 }
 
-// The queue holds (rank, position of the left symbol) packed into one integer. A merged symbol lives on as its left
-// part; its right part is erased. An entry whose rank is not that of the pair that stands there now is stale. When
-// two pairs have stood there with one rank, either entry means the pair of now: they have the same place in the queue.
+// The queue holds (rank, position of the left symbol) packed into one integer. A merged symbol lives on as
+// its left part; its right part is erased. An entry whose rank is not that of the pair that stands there now
+// is stale. When two pairs have stood there with one rank, either entry means the pair of now: they have the
+// same place in the queue.
 template <class LookUp>
 void merge_long(std::vector<Symbol>& symbols, const LookUp& look_up) {
   constexpr uint32_t kNone = UINT32_MAX;
@@ -85,7 +87,8 @@ void merge_long(std::vector<Symbol>& symbols, const LookUp& look_up) {
     next[at] = next[right];
     if (next[at] != kNone) previous[next[at]] = at;
     if (offer(at)) std::push_heap(heap.begin(), heap.end(), std::greater<>());
-    if (previous[at] != kNone && offer(previous[at])) std::push_heap(heap.begin(), heap.end(), std::greater<>());
+    if (previous[at] != kNone && offer(previous[at]))
+      std::push_heap(heap.begin(), heap.end(), std::greater<>());
   }
   std::erase_if(symbols, [](const Symbol& s) { return s.id == Symbol::kErased; });
 }

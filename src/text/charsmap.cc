@@ -7,8 +7,8 @@
 namespace headrace::text {
 namespace {
 
-// A unit of the double array. The child of the node with offset `o` for byte `c` stands at `o ^ c`; when the child is
-// the end of a string, the unit at the child's own offset holds the value.
+// A unit of the double array. The child of the node with offset `o` for byte `c` stands at `o ^ c`; when the
+// child is the end of a string, the unit at the child's own offset holds the value.
 struct Unit {
   uint32_t bits;
   uint32_t offset() const { return bits >> 10 << ((bits & 1u << 9) >> 6); }
@@ -28,7 +28,8 @@ uint32_t little_endian(std::string_view bytes) {
 Result<Charsmap> Charsmap::parse(std::string_view blob) {
   const uint64_t num_bytes = blob.size() < 4 ? 0 : little_endian(blob);
   if (num_bytes == 0 || num_bytes % 4 != 0 || num_bytes > blob.size() - 4) {
-    return error(Code::malformed, "precompiled_charsmap: {} bytes with an array of {}; want whole units inside it",
+    return error(Code::malformed,
+                 "precompiled_charsmap: {} bytes with an array of {}; want whole units inside it",
                  blob.size(), num_bytes);
   }
   Charsmap map;
@@ -65,7 +66,8 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool longes
     const uint32_t begin = Unit{units_[node]}.value();
     // Inside a character there is no replacement.
     if (begin >= replacements_.size() || (static_cast<uint8_t>(replacements_[begin]) & 0xC0) == 0x80) break;
-    found = Match{i + 1, std::string_view(replacements_).substr(begin, replacements_.find('\0', begin) - begin)};
+    found =
+        Match{i + 1, std::string_view(replacements_).substr(begin, replacements_.find('\0', begin) - begin)};
     if (!longest) break;
   }
   return found;

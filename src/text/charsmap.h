@@ -17,8 +17,8 @@ class Charsmap {
   static constexpr size_t kMaxSource = 256;        // bytes; published tables stay below 32
   static constexpr size_t kMaxReplacement = 1024;  // bytes; the longest published is 33
 
-  // `blob`: the array's size in bytes (32 bits, little endian), the array, the replacements, each ended by NUL.
-  // Error: malformed.
+  // `blob`: the array's size in bytes (32 bits, little endian), the array, the replacements, each ended by
+  // NUL. Error: malformed.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {

@@ -127,7 +127,8 @@ class Reader {
 };
 
 Status wrong(const char* list, const char* wanted, const Reader& reader) {
-  return make_status(Code::malformed, "tokenizer.json: {}, byte {} of it: want {}", list, reader.at(), wanted);
+  return make_status(Code::malformed, "tokenizer.json: {}, byte {} of it: want {}", list, reader.at(),
+                     wanted);
 }
 
 // Calls `element` between the brackets, once an element.
@@ -166,7 +167,9 @@ JsonLists take_lists(std::string_view file) {
   const bool found = walk(reader, [&](std::string_view key) {
     if (key != "model" || reader.peek() != '{') return reader.skip_value();
     return walk(reader, [&](std::string_view part) {
-      std::string_view* const list = part == "vocab" ? &lists.vocab : part == "merges" ? &lists.merges : nullptr;
+      std::string_view* const list = part == "vocab"    ? &lists.vocab
+                                     : part == "merges" ? &lists.merges
+                                                        : nullptr;
       reader.peek();
       const size_t begin = reader.at();
       if (!reader.skip_value()) return false;
@@ -210,7 +213,8 @@ Status read_scores(std::string_view list, const std::function<Status(std::string
     const auto token = reader.take('[') ? reader.string(decoded) : std::nullopt;
     if (!token || !is_valid_utf8(*token)) return wrong(name, "a pair of a string and a number", reader);
     const auto score = reader.take(',') ? reader.number<double>() : std::nullopt;
-    if (!score || !std::isfinite(*score) || !reader.take(']')) return wrong(name, "a number that ends the pair", reader);
+    if (!score || !std::isfinite(*score) || !reader.take(']'))
+      return wrong(name, "a number that ends the pair", reader);
     return visit(*token, *score);
   });
 }
@@ -238,8 +242,8 @@ Result<Merges> read_merges(std::string_view list, std::deque<std::string>& decod
     if (!text) return wrong(name, "a string or a pair of strings", reader);
     const size_t space = text->find(' ');
     if (space == text->npos || text->find(' ', space + 1) != text->npos) {
-      return make_status(Code::malformed, "tokenizer.json: merge {}: want \"left right\", got \"{}\"", merges.size(),
-                         *text);
+      return make_status(Code::malformed, "tokenizer.json: merge {}: want \"left right\", got \"{}\"",
+                         merges.size(), *text);
     }
     merges.emplace_back(text->substr(0, space), text->substr(space + 1));
     return {};

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 namespace headrace::text {
 namespace {
 
@@ -27,24 +26,42 @@ TEST(JsonLists, TakesTheVocabularyAndTheMergesOfTheModelAlone) {
 }
 
 TEST(JsonLists, LeavesWhatIsNoObjectToTheParser) {
-  for (const std::string_view text : {"", "[]", "{", R"({"model": {"vocab": {)", R"({"model": {"vocab": {}})", "nul", R"({"a")",
-                                      R"({"model": {"vocab": "\)"}) {
+  for (const std::string_view text : {"", "[]", "{", R"({"model": {"vocab": {)", R"({"model": {"vocab": {}})",
+                                      "nul", R"({"a")", R"({"model": {"vocab": "\)"}) {
     EXPECT_EQ(take_lists(text).rest, text);
     EXPECT_TRUE(take_lists(text).vocab.empty());
   }
 }
 
 TEST(JsonLists, ReadsStringsWithEveryEscape) {
-  EXPECT_EQ(ids_of(R"({"\u00e9\n\"\\\/\t": 3, "\ud83d\ude00": 4})"), "\xC3\xA9\n\"\\/\t=3;\xF0\x9F\x98\x80=4;");
+  EXPECT_EQ(ids_of(R"({"\u00e9\n\"\\\/\t": 3, "\ud83d\ude00": 4})"),
+            "\xC3\xA9\n\"\\/\t=3;\xF0\x9F\x98\x80=4;");
   EXPECT_EQ(ids_of("{}"), "");
   EXPECT_EQ(ids_of(" { \"a\" : -5 } "), "a=-5;");
 }
 
 TEST(JsonLists, RefusesWhatJsonRefuses) {
-  for (const std::string_view list :
-       {"", "{", "}", "[]", R"({"a"})", R"({"a":})", R"({"a":1,})", R"({"a":1 "b":2})", R"({"a":1}})", R"({"a":"1"})", R"({a:1})",
-        R"({"\x":1})", R"({"\ud83d":1})", R"({"\udc00\ud800":1})", R"({"\u12":1})", R"({"a":1e5})", R"({"a":99999999999999999999})",
-        "{\"a\nb\":1}", "{\"\xFF\":1}", "{\"a\\\":1}", "null"}) {
+  for (const std::string_view list : {"",
+                                      "{",
+                                      "}",
+                                      "[]",
+                                      R"({"a"})",
+                                      R"({"a":})",
+                                      R"({"a":1,})",
+                                      R"({"a":1 "b":2})",
+                                      R"({"a":1}})",
+                                      R"({"a":"1"})",
+                                      R"({a:1})",
+                                      R"({"\x":1})",
+                                      R"({"\ud83d":1})",
+                                      R"({"\udc00\ud800":1})",
+                                      R"({"\u12":1})",
+                                      R"({"a":1e5})",
+                                      R"({"a":99999999999999999999})",
+                                      "{\"a\nb\":1}",
+                                      "{\"\xFF\":1}",
+                                      "{\"a\\\":1}",
+                                      "null"}) {
     EXPECT_EQ(ids_of(list), "malformed") << list;
   }
   const auto scores = [](std::string_view list) {

@@ -89,8 +89,8 @@ Result<std::unique_ptr<Tokenizer>> load_byte_level(VocabSpec spec) {
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581, SentencePiece's space
 
-// What SentencePiece matches before its model sees the text: control tokens, the unknown token, and user-defined
-// tokens, whose spaces the file may spell either way.
+// What SentencePiece matches before its model sees the text: control tokens, the unknown token, and
+// user-defined tokens, whose spaces the file may spell either way.
 std::vector<AddedToken> sentencepiece_added(const VocabSpec& spec) {
   std::vector<AddedToken> added;
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
@@ -104,26 +104,40 @@ std::vector<AddedToken> sentencepiece_added(const VocabSpec& spec) {
   return added;
 }
 
-// NaN where the token takes no part in the model: it is matched before, stands for a byte, or is unused (byte-pair
-// encoding joins across unused tokens).
+// NaN where the token takes no part in the model: it is matched before, stands for a byte, or is unused
+// (byte-pair encoding joins across unused tokens).
 Result<std::vector<float>> sentencepiece_scores(const VocabSpec& spec) {
   if (spec.scores.size() != spec.tokens.size()) {
-    return error(Code::malformed, "vocabulary: want a score for each of {} tokens (tokenizer.ggml.scores), got {}",
+    return error(Code::malformed,
+                 "vocabulary: want a score for each of {} tokens (tokenizer.ggml.scores), got {}",
                  spec.tokens.size(), spec.scores.size());
   }
   std::vector<float> scores = spec.scores;
   for (size_t id = 0; id < scores.size(); ++id) {
     if (!std::isfinite(scores[id])) {
-      return error(Code::malformed, "vocabulary: score of token {}: want a finite number, got {}", id, scores[id]);
+      return error(Code::malformed, "vocabulary: score of token {}: want a finite number, got {}", id,
+                   scores[id]);
     }
     const int32_t type = type_of(spec, id);
-    if (type != kNormal && !(type == kUnused && spec.model == "llama")) scores[id] = std::numeric_limits<float>::quiet_NaN();
+    if (type != kNormal && !(type == kUnused && spec.model == "llama"))
+      scores[id] = std::numeric_limits<float>::quiet_NaN();
   }
   return scores;
 }
 
-// As llama.cpp reads such files: a space goes before every stretch of text that begins the text or follows a token
-// matched before the model.
+Result<NormalizerPtr> sentencepiece_normalizer(const VocabSpec& spec) {
+  std::vector<NormalizerPtr> steps;
+  if (!spec.precompiled_charsmap.empty()) {
+    HR_ASSIGN_OR_RETURN(Charsmap map, Charsmap::parse(spec.precompiled_charsmap));
+    steps.push_back(apply_charsmap(std::move(map), CharsmapRule::longest));
+  }
+  if (spec.remove_extra_whitespaces) steps.push_back(collapse_spaces());
+  steps.push_back(replace_text(" ", std::string(kSpace)));
+  return normalize_in_sequence(std::move(steps));
+}
+
+// As llama.cpp reads such files: a space goes before every stretch of text that begins the text or follows a
+// token matched before the model.
 Result<std::unique_ptr<Tokenizer>> load_sentencepiece(VocabSpec spec) {
   PipelineTokenizer::Parts parts;
   HR_ASSIGN_OR_RETURN(auto vocabulary, read_tokens(spec));
@@ -131,7 +145,7 @@ Result<std::unique_ptr<Tokenizer>> load_sentencepiece(VocabSpec spec) {
   HR_ASSIGN_OR_RETURN(parts.model, ScoredBpe::make(*vocabulary, scores, spec.unk_id));
   parts.vocabulary = std::move(vocabulary);
   parts.added = sentencepiece_added(spec);
-  parts.normalizer = replace_text(" ", std::string(kSpace));
+  HR_ASSIGN_OR_RETURN(parts.normalizer, sentencepiece_normalizer(spec));
   if (spec.add_space_prefix) parts.pre_tokenizers.push_back(add_prefix(std::string(kSpace)));
   parts.decoders.push_back(decode_replace(std::string(kSpace), " "));
   parts.decoders.push_back(decode_byte_fallback());
@@ -143,7 +157,8 @@ Result<std::unique_ptr<Tokenizer>> load_sentencepiece(VocabSpec spec) {
   return PipelineTokenizer::make(std::move(parts));
 }
 
-// Unigram. The space of each word stays in front of it, so that words can be cut apart where no token goes over a space.
+// Unigram. The space of each word stays in front of it, so that words can be cut apart where no token goes
+// over a space.
 Result<std::unique_ptr<Tokenizer>> load_unigram(VocabSpec spec) {
   PipelineTokenizer::Parts parts;
   HR_ASSIGN_OR_RETURN(auto vocabulary, read_tokens(spec));
@@ -154,17 +169,11 @@ Result<std::unique_ptr<Tokenizer>> load_unigram(VocabSpec spec) {
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
     crosses_space |= !std::isnan(scores[id]) && spec.tokens[id].find(kSpace, 1) != std::string::npos;
   }
-  std::vector<NormalizerPtr> steps;
-  if (!spec.precompiled_charsmap.empty()) {
-    HR_ASSIGN_OR_RETURN(Charsmap map, Charsmap::parse(spec.precompiled_charsmap));
-    steps.push_back(apply_charsmap(std::move(map), CharsmapRule::longest));
-  }
-  if (spec.remove_extra_whitespaces) steps.push_back(collapse_spaces());
-  steps.push_back(replace_text(" ", std::string(kSpace)));
-  parts.normalizer = normalize_in_sequence(std::move(steps));
+  HR_ASSIGN_OR_RETURN(parts.normalizer, sentencepiece_normalizer(spec));
   if (spec.add_space_prefix) parts.pre_tokenizers.push_back(add_prefix(std::string(kSpace)));
   if (!crosses_space) {
-    parts.pre_tokenizers.push_back(split_by_string(std::string(kSpace), SplitBehavior::merged_with_next, false));
+    parts.pre_tokenizers.push_back(
+        split_by_string(std::string(kSpace), SplitBehavior::merged_with_next, false));
   }
   parts.vocabulary = std::move(vocabulary);
   parts.added = sentencepiece_added(spec);
@@ -177,7 +186,8 @@ Result<std::unique_ptr<Tokenizer>> load_unigram(VocabSpec spec) {
   return PipelineTokenizer::make(std::move(parts));
 }
 
-// WordPiece, as the files spell it: "\u2581word" begins a word, "ing" continues one. Back to "word" and "##ing".
+// WordPiece, as the files spell it: "\u2581word" begins a word, "ing" continues one. Back to "word" and
+// "##ing".
 Result<std::unique_ptr<Tokenizer>> load_wordpiece(VocabSpec spec) {
   PipelineTokenizer::Parts parts;
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
@@ -185,13 +195,16 @@ Result<std::unique_ptr<Tokenizer>> load_wordpiece(VocabSpec spec) {
     const int32_t type = type_of(spec, id);
     const bool bracketed = token.size() > 2 && token.starts_with('[') && token.ends_with(']');
     if (type == kControl || type == kUnknown || type == kUserDefined || bracketed) {
-      parts.added.push_back({.id = static_cast<int32_t>(id), .content = token, .special = type != kUserDefined});
+      parts.added.push_back(
+          {.id = static_cast<int32_t>(id), .content = token, .special = type != kUserDefined});
     } else {
       token = token.starts_with(kSpace) ? token.substr(kSpace.size()) : "##" + token;
     }
   }
   HR_ASSIGN_OR_RETURN(auto vocabulary, read_tokens(spec));
-  const auto id_or_named = [&](int32_t id, std::string_view name) { return id >= 0 ? id : vocabulary->find(name); };
+  const auto id_or_named = [&](int32_t id, std::string_view name) {
+    return id >= 0 ? id : vocabulary->find(name);
+  };
   const int32_t cls = id_or_named(spec.cls_id >= 0 ? spec.cls_id : spec.bos_id, "[CLS]");
   const int32_t sep = id_or_named(spec.sep_id >= 0 ? spec.sep_id : spec.eos_id, "[SEP]");
   WordPiece::Options options;
@@ -221,7 +234,8 @@ Status check(const VocabSpec& spec) {
                        spec.types.size());
   }
   for (const auto& [name, id] : {std::pair("bos", spec.bos_id), std::pair("eos", spec.eos_id),
-                                 std::pair("unknown", spec.unk_id), std::pair("padding", spec.pad_id), std::pair("cls", spec.cls_id), std::pair("separator", spec.sep_id)}) {
+                                 std::pair("unknown", spec.unk_id), std::pair("padding", spec.pad_id),
+                                 std::pair("cls", spec.cls_id), std::pair("separator", spec.sep_id)}) {
     if (id < -1 || id >= num_tokens) {
       return make_status(Code::malformed, "vocabulary: {} token: want an id below {}, got {}", name,
                          num_tokens, id);
@@ -238,8 +252,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::from_vocab(VocabSpec spec) {
   if (spec.model == "llama") return load_sentencepiece(std::move(spec));
   if (spec.model == "t5") return load_unigram(std::move(spec));
   if (spec.model == "bert") return load_wordpiece(std::move(spec));
-  return error(Code::unsupported, "vocabulary: model \"{}\" (tokenizer.ggml.model): want gpt2, llama, bert or t5",
-               spec.model);
+  return error(Code::unsupported,
+               "vocabulary: model \"{}\" (tokenizer.ggml.model): want gpt2, llama, bert or t5", spec.model);
 }
 
 }  // namespace headrace::text

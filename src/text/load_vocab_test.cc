@@ -50,6 +50,11 @@ VocabSpec spec_of(const json& row) {
   return spec;
 }
 
+Result<std::unique_ptr<Tokenizer>> open(const json& row) {
+  if (row.contains("proto")) return Tokenizer::from_sentencepiece(from_base64(row.at("proto")));
+  return Tokenizer::from_vocab(spec_of(row));
+}
+
 json golden_rows() {
   std::ifstream file(testing::golden_path("gguf_vocabularies.json"));
   return json::parse(file);
@@ -63,11 +68,11 @@ VocabSpec golden_spec(std::string_view name) {
   return {};
 }
 
-// Golden: each vocabulary, and the ids and the text of the ids that the Python package that its row names gives for each
-// text (null: the library writes unknown tokens in its own way).
+// Golden: each vocabulary, and the ids and the text of the ids that the Python package that its row names
+// gives for each text (null: the library writes unknown tokens in its own way).
 TEST(Vocab, GivesTheIdsOfTheLibraryThatTheVocabularyIsFrom) {
   for (const json& row : golden_rows()) {
-    const auto tokenizer = Tokenizer::from_vocab(spec_of(row.at(2)));
+    const auto tokenizer = open(row.at(2));
     ASSERT_TRUE(tokenizer.has_value()) << row.at(0) << ": " << tokenizer.error().to_string();
     EXPECT_GE(row.at(3).size(), 10u);
     for (const json& want : row.at(3)) {
@@ -111,6 +116,20 @@ TEST(Vocab, OneWordOfAMegabyteTakesNoLongerThanItsLengthTimesALogarithm) {
   }
 }
 
+TEST(Vocab, RefusesEverySentencePieceFileThatIsCutOff) {
+  for (const json& row : golden_rows()) {
+    if (row.at(0) != "proto_bpe") continue;
+    const std::string proto = from_base64(row.at(2).at("proto"));
+    ASSERT_GT(proto.size(), 1000u);
+    for (size_t size = 0; size < proto.size(); size += 7) {
+      const auto tokenizer = Tokenizer::from_sentencepiece(std::string_view(proto).substr(0, size));
+      EXPECT_EQ(tokenizer ? Code::ok : tokenizer.error().code(), Code::malformed) << size;
+    }
+    return;
+  }
+  FAIL() << "no golden proto_bpe";
+}
+
 TEST(Vocab, RefusesScoresThatDoNotFitTheTokens) {
   const auto message = [](auto change) {
     VocabSpec spec = golden_spec("sentencepiece_bytes");
@@ -118,11 +137,16 @@ TEST(Vocab, RefusesScoresThatDoNotFitTheTokens) {
     const auto tokenizer = Tokenizer::from_vocab(std::move(spec));
     return tokenizer ? std::string("accepted") : tokenizer.error().to_string();
   };
-  EXPECT_NE(message([](VocabSpec& s) { s.scores.pop_back(); }).find("want a score for each of"), std::string::npos);
-  EXPECT_NE(message([](VocabSpec& s) { s.scores[300] = std::stof("nan"); }).find("score of token 300"), std::string::npos);
-  EXPECT_NE(message([](VocabSpec& s) { s.tokens[300] = std::string(5000, 'x'); }).find("token 300: want at most 1024"),
+  EXPECT_NE(message([](VocabSpec& s) { s.scores.pop_back(); }).find("want a score for each of"),
             std::string::npos);
-  EXPECT_NE(message([](VocabSpec& s) { s.tokens[4] = std::string(5000, 'x'); }).find("malformed"), std::string::npos);
+  EXPECT_NE(message([](VocabSpec& s) { s.scores[300] = std::stof("nan"); }).find("score of token 300"),
+            std::string::npos);
+  EXPECT_NE(message([](VocabSpec& s) {
+              s.tokens[300] = std::string(5000, 'x');
+            }).find("token 300: want at most 1024"),
+            std::string::npos);
+  EXPECT_NE(message([](VocabSpec& s) { s.tokens[4] = std::string(5000, 'x'); }).find("malformed"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The regular expressions run through PCRE2, whose Unicode version is older than the scanners' of split_pattern.h: only
-// characters younger than it can differ.
+// The regular expressions run through PCRE2, whose Unicode version is older than the scanners' of
+// split_pattern.h: only characters younger than it can differ.
 #include "text/named_split.h"
 
 #include <algorithm>
@@ -12,8 +12,9 @@
 namespace headrace::text {
 namespace {
 
-// How each named vocabulary cuts its text, from its published tokenizer.json: first the regular expressions, one after
-// the other, each keeping its matches and what lies between them; then the digits; then the pattern.
+// How each named vocabulary cuts its text, from its published tokenizer.json: first the regular expressions,
+// one after the other, each keeping its matches and what lies between them; then the digits; then the
+// pattern.
 struct NamedRow {
   std::string_view name;
   std::optional<SplitPattern> pattern;
@@ -29,12 +30,14 @@ constexpr Regexes kDeepseekLlm = {
     R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)",
     // `\s+$`, without a look at each place of a long run.
     R"((?<!\s)\s++$)", R"([一-龥ࠀ-一가-퟿]+)", R"(\p{N}+)"};
-constexpr Regexes kDeepseekCoder = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([一-龥ࠀ-一가-퟿]+)", R"(\p{N})"};
+constexpr Regexes kDeepseekCoder = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+                                    R"([一-龥ࠀ-一가-퟿]+)", R"(\p{N})"};
 constexpr Regexes kDeepseekV3 = {
     R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
-constexpr Regexes kThreeDigits = {
-    R"([\p{P}\$\+<=>\^~\|`]+)", R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))", R"([0-9][0-9][0-9])"};
+constexpr Regexes kThreeDigits = {R"([\p{P}\$\+<=>\^~\|`]+)",
+                                  R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))",
+                                  R"([0-9][0-9][0-9])"};
 constexpr Regexes kBloom = {R"( ?[^(\s|.,!?…。，、।۔،)]+)"};
 constexpr Regexes kViking = {R"( ?[^(\s|.,!?…。，、।۔،)]+)", R"(\p{N})"};
 constexpr Regexes kGroupsOfThree = {R"(\p{N}{1,3})"};
@@ -141,8 +144,9 @@ Result<NamedSplit> split_named(std::string_view name) {
   const auto* row =
       std::find_if(std::begin(kRows), std::end(kRows), [&](const NamedRow& r) { return r.name == name; });
   if (row == std::end(kRows)) {
-    return error(Code::unsupported, "vocabulary: pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not known; want one of {}",
-                 name, known_names());
+    return error(Code::unsupported,
+                 "vocabulary: pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not known; want one of {}", name,
+                 known_names());
   }
   NamedSplit split{{}, row->ignore_merges};
   for (const std::string_view regex : row->regexes) {

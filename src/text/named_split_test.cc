@@ -53,8 +53,8 @@ TEST(NamedSplit, RefusesAnUnknownNameAndListsTheKnownOnes) {
 
 // The limit is far above what it takes; a quadratic scan would take minutes.
 TEST(NamedSplit, LongRunsOfAnythingTakeLinearTime) {
-  for (const char* name : {"deepseek-llm", "deepseek-coder", "deepseek-v3", "falcon", "bloom", "viking", "seed-coder",
-                           "bailingmoe", "jais-2", "minicpm5", "laguna"}) {
+  for (const char* name : {"deepseek-llm", "deepseek-coder", "deepseek-v3", "falcon", "bloom", "viking",
+                           "seed-coder", "bailingmoe", "jais-2", "minicpm5", "laguna"}) {
     const auto split = split_named(name);
     ASSERT_TRUE(split.has_value());
     for (const char* unit : {" ", "a", "1", "!", "\n"}) {
@@ -62,7 +62,8 @@ TEST(NamedSplit, LongRunsOfAnythingTakeLinearTime) {
       for (int i = 0; i < 50'000; ++i) text += unit;
       const auto start = std::chrono::steady_clock::now();
       words_of(*split, text + "x");
-      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << name << " '" << unit << "'";
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10))
+          << name << " '" << unit << "'";
     }
   }
 }

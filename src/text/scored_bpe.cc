@@ -35,15 +35,16 @@ ScoredBpe::ScoredBpe(const Vocabulary& vocabulary, const std::vector<float>& sco
   spells_all_ = std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id >= 0; });
 }
 
-Result<std::unique_ptr<ScoredBpe>> ScoredBpe::make(const Vocabulary& vocabulary, const std::vector<float>& scores,
-                                                   int32_t unk_id) {
+Result<std::unique_ptr<ScoredBpe>> ScoredBpe::make(const Vocabulary& vocabulary,
+                                                   const std::vector<float>& scores, int32_t unk_id) {
   if (scores.size() != static_cast<size_t>(vocabulary.size())) {
     return error(Code::malformed, "vocabulary: want {} scores, got {}", vocabulary.size(), scores.size());
   }
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const size_t length = std::isnan(scores[id]) ? 0 : vocabulary.text(id).size();
     if (length > kMaxToken) {
-      return error(Code::malformed, "vocabulary: token {}: want at most {} bytes, got {}", id, kMaxToken, length);
+      return error(Code::malformed, "vocabulary: token {}: want at most {} bytes, got {}", id, kMaxToken,
+                   length);
     }
   }
   return std::unique_ptr<ScoredBpe>(new ScoredBpe(vocabulary, scores, unk_id));
@@ -117,7 +118,8 @@ Status ScoredBpe::spell(std::string_view text, const Symbol& unknown, std::vecto
       out.push_back({id_of(bytes[i]), unknown.begin + i, unknown.begin + i + 1});
     }
   } else if (unk_id_ < 0) {
-    return make_status(Code::malformed, "encode: \"{}\" is not in the vocabulary, which has no unknown token", bytes);
+    return make_status(Code::malformed, "encode: \"{}\" is not in the vocabulary, which has no unknown token",
+                       bytes);
   } else {
     out.push_back({unk_id_, unknown.begin, unknown.end});
   }

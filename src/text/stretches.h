@@ -1,7 +1,7 @@
 #pragma once
-// Cuts a text where no token can go over: between two characters that stand side by side in no token. What is joined
-// on either side of such a place is joined independently, so that a long text becomes short stretches (words mostly)
-// with the same tokens.
+// Cuts a text where no token can go over: between two characters that stand side by side in no token. What is
+// joined on either side of such a place is joined independently, so that a long text becomes short stretches
+// (words mostly) with the same tokens.
 
 #include <cstdint>
 #include <string_view>

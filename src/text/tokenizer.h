@@ -53,7 +53,7 @@ struct VocabSpec {
   int32_t bos_id = -1, eos_id = -1, unk_id = -1, pad_id = -1;
   int32_t cls_id = -1, sep_id = -1;  // [cls_token_id, seperator_token_id] of bert
   bool add_bos = false, add_eos = false, add_space_prefix = false;
-  bool remove_extra_whitespaces = false;           // of t5
+  bool remove_extra_whitespaces = false;           // of t5 and SentencePiece's own files
   bool lowercase = true, strip_accents = true;     // [normalizer.lowercase, normalizer.strip_accents] of bert
   std::string precompiled_charsmap;                // [precompiled_charsmap] of t5; may be empty
 };
@@ -66,6 +66,8 @@ class Tokenizer {
   // implemented, named). Time and memory are linear in the file.
   static Result<std::unique_ptr<Tokenizer>> from_tokenizer_json(std::string_view json);
   static Result<std::unique_ptr<Tokenizer>> from_vocab(VocabSpec spec);
+  // The bytes of a SentencePiece model file. It adds neither BOS nor EOS: the file does not say whether to.
+  static Result<std::unique_ptr<Tokenizer>> from_sentencepiece(std::string_view model);
 
   // `text` may hold any bytes; ill-formed UTF-8 is read as U+FFFD as Rust's lossy decoding does.
   // Time is linear in the text up to a logarithm. Errors: resource_exhausted (text over 1 GiB),

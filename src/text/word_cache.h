@@ -1,6 +1,7 @@
 #pragma once
-// The tokens of short words that a thread has met, so that most words of a text cost one look-up. 1 MiB a thread,
-// shared by the thread's models in turn. Never wrong: a word is found by its bytes and its model's number.
+// The tokens of short words that a thread has met, so that most words of a text cost one look-up. 1 MiB a
+// thread, shared by the thread's models in turn. Never wrong: a word is found by its bytes and its model's
+// number.
 
 #include <array>
 #include <atomic>
