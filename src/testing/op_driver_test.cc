@@ -136,13 +136,14 @@ void run_wrong(const StepContext&, const NodeArgs& args, Team& team) {
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const float* in = x.row<float>(row);
     float* y = args.outputs[0].tensor.row<float>(row);
-    double squares = 0;
-    for (int64_t i = 0; i < x.dims[1]; ++i)
-      squares += static_cast<double>(in[i]) * static_cast<double>(in[i]);
-    const double inverse =
-        1 / std::sqrt(squares / static_cast<double>(x.dims[1]) + static_cast<double>(attrs.eps));
-    for (int64_t i = 0; i < x.dims[1]; ++i) {
-      y[i] = static_cast<float>(static_cast<double>(in[i]) * inverse) * (weight[i] + attrs.offset);
+    const int64_t width = x.dims[1] / attrs.heads;
+    for (int64_t head = 0; head < x.dims[1]; head += width) {
+      double squares = 0;
+      for (int64_t i = head; i < head + width; ++i) squares += static_cast<double>(in[i]) * static_cast<double>(in[i]);
+      const double inverse = 1 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(attrs.eps));
+      for (int64_t i = head; i < head + width; ++i) {
+        y[i] = static_cast<float>(static_cast<double>(in[i]) * inverse) * (weight[i - head] + attrs.offset);
+      }
     }
     mistake(args, team, row, y);
   }
