@@ -1,4 +1,4 @@
-// make_corpus DIR: writes the seeds of the fuzz targets into DIR/gguf, DIR/safetensors and DIR/config: small
+// make_corpus DIR: writes the seeds of the fuzz targets, each target's into the folder of its name: small
 // valid files that together hold every metadata type, tensor format, dtype and kind of configuration value.
 #include <fmt/core.h>
 
@@ -190,6 +190,67 @@ void make_safetensors(const fs::path& folder) {
   }
 }
 
+// One file a model of tokenizer.ggml.model.
+void make_vocabulary(const fs::path& folder) {
+  const auto with = [](const std::string& model, const std::vector<std::string>& tokens,
+                       const std::vector<int32_t>& types) {
+    Gguf file;
+    file.string("tokenizer.ggml.model", model).strings("tokenizer.ggml.tokens", tokens);
+    file.numbers<int32_t>("tokenizer.ggml.token_type", 5, types);
+    std::vector<float> scores;
+    for (size_t i = 0; i < tokens.size(); ++i) scores.push_back(-static_cast<float>(i));
+    file.numbers<float>("tokenizer.ggml.scores", 6, scores)
+        .scalar<uint32_t>("tokenizer.ggml.unknown_token_id", 4, 0);
+    return file;
+  };
+  for (const char* pre :
+       {"gpt-2", "smollm", "llama-bpe", "deepseek-v3", "deepseek-llm", "gpt-4o", "tekken"}) {
+    Gguf file = with("gpt2", {"<s>", "a", "b", "ab", "\u0120"}, {3, 1, 1, 1, 1});
+    write(folder / (std::string(pre) + ".gguf"),
+          file.string("tokenizer.ggml.pre", pre).strings("tokenizer.ggml.merges", {"a b"}).bytes());
+  }
+  const std::string space = "\u2581";
+  write(folder / "llama.gguf",
+        with("llama", {"<unk>", "<s>", "a", "b", "ab", space, space + "a", "  ", "<0x0A>"},
+             {2, 3, 1, 1, 1, 1, 1, 4, 6})
+            .bytes());
+  write(
+      folder / "bert.gguf",
+      with("bert", {"[UNK]", "[CLS]", "[SEP]", space + "a", "b", space + "ab"}, {2, 3, 3, 1, 1, 1}).bytes());
+  // A charsmap with one string: the array's units for the root, "a" and its value, then the replacements.
+  std::vector<uint8_t> charsmap(4 + 4 * 256);
+  charsmap[1] = 4;  // 1024 bytes
+  charsmap.insert(charsmap.end(), {'b', 0});
+  write(folder / "t5.gguf", with("t5", {"<unk>", "</s>", "a", "b", space, space + "ab"}, {2, 3, 1, 1, 1, 1})
+                                .numbers<uint8_t>("tokenizer.ggml.precompiled_charsmap", 0, charsmap)
+                                .scalar<uint8_t>("tokenizer.ggml.remove_extra_whitespaces", 7, 1)
+                                .scalar<uint8_t>("tokenizer.ggml.add_space_prefix", 7, 1)
+                                .bytes());
+}
+
+void make_tokenizer_json(const fs::path& folder) {
+  const std::string bpe =
+      R"("model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"<unk>":3},"merges":["a b"],"unk_token":"<unk>"})";
+  const std::vector<std::string> files = {
+      "{" + bpe +
+          R"(,"pre_tokenizer":{"type":"ByteLevel"},"decoder":{"type":"ByteLevel"},"post_processor":{"type":"ByteLevel"}})",
+      "{" + bpe +
+          R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFKC"},{"type":"Lowercase"},)"
+          R"({"type":"Replace","pattern":{"String":" "},"content":"\u2581"}]},)"
+          R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"\\s+"},"behavior":"MergedWithNext","invert":false},)"
+          R"("added_tokens":[{"id":3,"content":"<unk>","special":true,"lstrip":true}]})",
+      R"({"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["a",-1.5],["ab",-2e0]]},)"
+      R"("pre_tokenizer":{"type":"Metaspace","replacement":"\u2581","prepend_scheme":"first"},"decoder":{"type":"Metaspace"}})",
+      R"({"model":{"type":"WordPiece","vocab":{"[UNK]":0,"a":1,"##b":2},"unk_token":"[UNK]"},"normalizer":{"type":"BertNormalizer"},)"
+      R"("pre_tokenizer":{"type":"BertPreTokenizer"},"decoder":{"type":"WordPiece"},)"
+      R"("post_processor":{"type":"BertProcessing","sep":["b",2],"cls":["a",1]}})",
+      R"({"model":{"type":"WordLevel","vocab":{"[UNK]":0,"a":1},"unk_token":"[UNK]"},"pre_tokenizer":{"type":"Sequence",)"
+      R"("pretokenizers":[{"type":"Punctuation"},{"type":"Digits"},{"type":"Whitespace"}]},"post_processor":)"
+      R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"x"}}],"pair":[],)"
+      R"("special_tokens":{"x":{"ids":[1]}}}})"};
+  for (size_t i = 0; i < files.size(); ++i) write(folder / fmt::format("{}.json", i), files[i]);
+}
+
 void make_config(const fs::path& folder) {
   write(
       folder / "llama.json",
@@ -211,4 +272,6 @@ int main(int argc, char** argv) {
   headrace::make_gguf(root / "gguf");
   headrace::make_safetensors(root / "safetensors");
   headrace::make_config(root / "config");
+  headrace::make_vocabulary(root / "vocabulary");
+  headrace::make_tokenizer_json(root / "tokenizer_json");
 }
