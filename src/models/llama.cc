@@ -34,21 +34,17 @@ Result<Graph> build_step(const BuildContext& context) {
   return build_prenorm_decoder(context, llama.decoder, llama.traits);
 }
 
-Result<ModelInfo> llama_info(const BuildContext& context) {
-  HR_ASSIGN_OR_RETURN(const Llama llama, read_llama(context));
-  HR_ASSIGN_OR_RETURN(const Graph step, build_step<read_llama>(context));
-  return decoder_info("llama", context, llama.decoder, step);
-}
-Result<ModelInfo> mistral_info(const BuildContext& context) {
-  HR_ASSIGN_OR_RETURN(const Llama mistral, read_mistral(context));
-  HR_ASSIGN_OR_RETURN(const Graph step, build_step<read_mistral>(context));
-  return decoder_info("mistral", context, mistral.decoder, step);
+template <Result<Llama> (*read)(const BuildContext&)>
+Result<ModelInfo> info(const BuildContext& context) {
+  HR_ASSIGN_OR_RETURN(const Llama llama, read(context));
+  HR_ASSIGN_OR_RETURN(const Graph step, build_step<read>(context));
+  return decoder_info(read == read_llama ? "llama" : "mistral", context, llama.decoder, step);
 }
 
 }  // namespace
 
 extern const ModelFamily llama_family, mistral_family;
-const ModelFamily llama_family = {.model_type = "llama", .info = llama_info, .build_step = build_step<read_llama>};
-const ModelFamily mistral_family = {.model_type = "mistral", .info = mistral_info, .build_step = build_step<read_mistral>};
+const ModelFamily llama_family = {.model_type = "llama", .info = info<read_llama>, .build_step = build_step<read_llama>};
+const ModelFamily mistral_family = {.model_type = "mistral", .info = info<read_mistral>, .build_step = build_step<read_mistral>};
 
 }  // namespace headrace::models
