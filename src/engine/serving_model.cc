@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "engine/embedding.h"
+#include "engine/vocab_spec.h"
 #include "io/model_source.h"
 #include "runtime/local_runner.h"
 
@@ -30,30 +31,6 @@ fs::path folder_of(const io::ModelSource& source) {
   const fs::path path(source.path());
   std::error_code ignored;
   return fs::is_directory(path, ignored) ? path : path.parent_path();
-}
-
-text::VocabSpec to_spec(io::VocabMetadata vocab) {
-  text::VocabSpec spec;
-  spec.model = std::move(vocab.model);
-  spec.pre = std::move(vocab.pre);
-  spec.tokens = std::move(vocab.tokens);
-  spec.scores = std::move(vocab.scores);
-  spec.types = std::move(vocab.types);
-  spec.merges = std::move(vocab.merges);
-  spec.bos_id = vocab.bos_id;
-  spec.eos_id = vocab.eos_id;
-  spec.unk_id = vocab.unk_id;
-  spec.pad_id = vocab.pad_id;
-  spec.add_bos = vocab.add_bos;
-  spec.add_eos = vocab.add_eos;
-  spec.add_space_prefix = vocab.add_space_prefix;
-  spec.cls_id = vocab.cls_id;
-  spec.sep_id = vocab.sep_id;
-  spec.remove_extra_whitespaces = vocab.remove_extra_whitespaces;
-  spec.lowercase = vocab.lowercase;
-  spec.strip_accents = vocab.strip_accents;
-  spec.precompiled_charsmap = std::move(vocab.precompiled_charsmap);
-  return spec;
 }
 
 // What text/ makes of a checkpoint; both may be null (dummy weights have neither).
