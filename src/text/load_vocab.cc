@@ -136,6 +136,19 @@ Result<NormalizerPtr> sentencepiece_normalizer(const VocabSpec& spec) {
   return normalize_in_sequence(std::move(steps));
 }
 
+// How both kinds of SentencePiece vocabulary go back to text, and what frames an encoding.
+Result<std::unique_ptr<Tokenizer>> finish_sentencepiece(PipelineTokenizer::Parts parts, const VocabSpec& spec,
+                                                        bool byte_fallback) {
+  parts.decoders.push_back(decode_replace(std::string(kSpace), " "));
+  if (byte_fallback) parts.decoders.push_back(decode_byte_fallback());
+  parts.decoders.push_back(decode_fuse());
+  if (spec.add_space_prefix) parts.decoders.push_back(decode_strip(" ", 1, 0));
+  parts.bos_id = spec.bos_id;
+  parts.eos_id = spec.eos_id;
+  parts.post = frame_of(spec);
+  return PipelineTokenizer::make(std::move(parts));
+}
+
 // As llama.cpp reads such files: a space goes before every stretch of text that begins the text or follows a
 // token matched before the model.
 Result<std::unique_ptr<Tokenizer>> load_sentencepiece(VocabSpec spec) {
@@ -147,14 +160,7 @@ Result<std::unique_ptr<Tokenizer>> load_sentencepiece(VocabSpec spec) {
   parts.added = sentencepiece_added(spec);
   HR_ASSIGN_OR_RETURN(parts.normalizer, sentencepiece_normalizer(spec));
   if (spec.add_space_prefix) parts.pre_tokenizers.push_back(add_prefix(std::string(kSpace)));
-  parts.decoders.push_back(decode_replace(std::string(kSpace), " "));
-  parts.decoders.push_back(decode_byte_fallback());
-  parts.decoders.push_back(decode_fuse());
-  if (spec.add_space_prefix) parts.decoders.push_back(decode_strip(" ", 1, 0));
-  parts.bos_id = spec.bos_id;
-  parts.eos_id = spec.eos_id;
-  parts.post = frame_of(spec);
-  return PipelineTokenizer::make(std::move(parts));
+  return finish_sentencepiece(std::move(parts), spec, true);
 }
 
 // Unigram. The space of each word stays in front of it, so that words can be cut apart where no token goes
@@ -177,13 +183,7 @@ Result<std::unique_ptr<Tokenizer>> load_unigram(VocabSpec spec) {
   }
   parts.vocabulary = std::move(vocabulary);
   parts.added = sentencepiece_added(spec);
-  parts.decoders.push_back(decode_replace(std::string(kSpace), " "));
-  parts.decoders.push_back(decode_fuse());
-  if (spec.add_space_prefix) parts.decoders.push_back(decode_strip(" ", 1, 0));
-  parts.bos_id = spec.bos_id;
-  parts.eos_id = spec.eos_id;
-  parts.post = frame_of(spec);
-  return PipelineTokenizer::make(std::move(parts));
+  return finish_sentencepiece(std::move(parts), spec, false);
 }
 
 // WordPiece, as the files spell it: "\u2581word" begins a word, "ing" continues one. Back to "word" and
