@@ -101,6 +101,7 @@ class Engine::Impl {
   void publish_step(const Step& step, TimePoint now);
   void finish_choice(RequestState& request, Sequence& choice, Event event);
   void end_choices(RequestState& request, int32_t which, FinishReason reason, const Status& status = {});
+  void end_all(FinishReason reason, const Status& status = {});
   void count_ended(const RequestState& request, FinishReason reason);
   void fail_running(uint64_t step, const Status& status);
   void update_gauges(EngineStats& stats) const;
@@ -244,13 +245,14 @@ void Engine::Impl::run() {
       CHECK(status.ok());
     }
   }
-  while (!requests_.empty()) end_choices(*requests_.begin()->second, kAllChoices, FinishReason::abort);
+  end_all(FinishReason::abort);
   while (num_in_flight_ > 0) retire_step();  // a runner must not be destroyed with steps in flight
 }
 
 // Waits while there is nothing to do. False: shut down; what the mailbox held is in requests_ all the same.
 bool Engine::Impl::take_mail() {
   bool clear = false, stop = false;
+  Status lost;
   {
     std::unique_lock lock(mutex_);
     mail_.wait(lock, [&] { return stop_ || clear_cache_ || !arrivals_.empty() || !aborts_.empty() || has_work(); });
@@ -258,6 +260,7 @@ bool Engine::Impl::take_mail() {
     new_aborts_.swap(aborts_);
     clear = std::exchange(clear_cache_, false);
     stop = stop_;
+    lost = lost_;
   }
   for (RequestPtr& request : new_requests_) {
     for (const SequencePtr& choice : request->choices) scheduler_.add(choice);
@@ -269,6 +272,7 @@ bool Engine::Impl::take_mail() {
   }
   new_requests_.clear();
   new_aborts_.clear();
+  if (!lost.ok()) end_all(FinishReason::error, lost);  // accepted before the device was gone
   if (clear) {
     blocks_.clear_prefix_cache();
     const std::lock_guard lock(mutex_);
@@ -452,6 +456,10 @@ void Engine::Impl::end_choices(RequestState& request, int32_t which, FinishReaso
   }
 }
 
+void Engine::Impl::end_all(FinishReason reason, const Status& status) {
+  while (!requests_.empty()) end_choices(*requests_.begin()->second, kAllChoices, reason, status);
+}
+
 // Stats first, then the observer, then (in the caller) the last event: who has heard the event finds the figures complete.
 void Engine::Impl::count_ended(const RequestState& request, FinishReason reason) {
   std::shared_ptr<EngineObserver> observer;
@@ -481,7 +489,7 @@ void Engine::Impl::fail_running(uint64_t step, const Status& status) {
     const std::lock_guard lock(mutex_);
     lost_ = status;
   }
-  while (lost && !requests_.empty()) end_choices(*requests_.begin()->second, kAllChoices, FinishReason::error, status);
+  if (lost) end_all(FinishReason::error, status);
   while (!scheduler_.running().empty()) {
     const RequestId id = scheduler_.running().front()->rank.request;
     end_choices(*requests_.at(id), kAllChoices, FinishReason::error, status);

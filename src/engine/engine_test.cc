@@ -248,17 +248,22 @@ TEST(Engine, AFailedStepEndsTheRunningRequestsAndTheEngineGoesOn) {
 
 TEST(Engine, ALostDeviceFailsAllAndRefusesLaterOnes) {
   FakeModel model{.max_seqs = 1, .depth = 1};
-  model.on_wait = [](uint64_t step) { return step == 5 ? make_status(Code::unavailable, "device lost") : Status(); };
-  const auto engine = make_engine(model);
-  const auto running = std::make_shared<CollectingSink>(), waiting = std::make_shared<CollectingSink>();
+  const auto running = std::make_shared<CollectingSink>(), arriving = std::make_shared<CollectingSink>();
+  std::unique_ptr<Engine> engine;
+  model.on_wait = [&](uint64_t step) {
+    if (step != 5) return Status();
+    // Accepted, and in the mailbox still when the device is gone.
+    EXPECT_TRUE(engine->submit(make_request({2}, 50), arriving).has_value());
+    return make_status(Code::unavailable, "device lost");
+  };
+  engine = make_engine(model);
   ASSERT_TRUE(engine->submit(make_request({1}, 50), running).has_value());
-  const auto second = engine->submit(make_request({2}, 50), waiting);
   ASSERT_TRUE(running->wait());
-  if (second.has_value()) {
-    ASSERT_TRUE(waiting->wait());
-    EXPECT_EQ(waiting->finish(), FinishReason::error);
+  ASSERT_TRUE(arriving->wait());
+  for (const auto& sink : {running, arriving}) {
+    EXPECT_EQ(sink->finish(), FinishReason::error);
+    EXPECT_EQ(sink->last_event().status.code(), Code::unavailable);
   }
-  EXPECT_EQ(running->finish(), FinishReason::error);
   const auto refused = engine->submit(make_request({1}, 5), running);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), Code::unavailable);
