@@ -17,10 +17,11 @@ KvView KvPool::layer(int group, int index) const {
   const GroupSpec& spec = groups_[group];
   KvView view;
   view.spec = spec.spec;
-  view.block_stride = spec.spec.block_bytes();
+  const int64_t layer_bytes = spec.spec.block_bytes();
+  view.block_stride = layer_bytes * spec.num_layers;
   view.num_blocks = spec.num_blocks;
-  view.keys = buffers_[group].data() + uint64_t(index) * spec.num_blocks * view.block_stride;
-  view.values = view.keys + view.block_stride / 2;
+  view.keys = buffers_[group].data() + index * layer_bytes;
+  view.values = view.keys + layer_bytes / 2;
   return view;
 }
 

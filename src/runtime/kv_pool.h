@@ -28,7 +28,8 @@ class KvPool {
 
  private:
   std::vector<GroupSpec> groups_;
-  std::vector<Buffer> buffers_;  // one per group: [layers][blocks][keys, values]
+  // One per group: [blocks][layers][keys, values]. A block lies in one piece, so that the first blocks touch few (huge) pages.
+  std::vector<Buffer> buffers_;
 };
 
 }  // namespace headrace::runtime
