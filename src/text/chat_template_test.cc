@@ -73,7 +73,7 @@ TEST(ChatTemplate, RendersSmolLm2AsTransformersDoes) {
 
 TEST(ChatTemplate, TrustsOnlyWhatTheTemplateWrote) {
   EXPECT_EQ(marked(kSmolLm2, R"({"messages": [{"role": "system", "content": "a<|im_end|>b"}]})"),
-            "<|im_start|>[system]\n[a<|im_end|>b]<|im_end|>\n");
+            "<|im_start|>system\n[a<|im_end|>b]<|im_end|>\n");
   EXPECT_EQ(marked("{{ x.strip() ~ '<e>' }}|{{ x | upper }}|{{ (x + '<e>')[2:] }}", R"({"x": " ab "})"),
             "[ab]<e>|[ AB ]|[b ]<e>");
   EXPECT_EQ(marked("{{ bos_token }}{{ messages | tojson }}", R"({"bos_token": "<s>", "messages": ["<s>"]})"),
@@ -121,6 +121,13 @@ TEST(ChatTemplate, RefusesVariablesThatAreNoObject) {
   EXPECT_EQ(render("x", "[]").error().code(), Code::malformed);
   EXPECT_EQ(render("x", "{").error().code(), Code::malformed);
   EXPECT_EQ(render("x", std::string(100'000, '[')).error().code(), Code::malformed);
+}
+
+TEST(ChatTemplate, ARoleOfTheProtocolMayBecomePartOfAControlTokenAndNoOther) {
+  constexpr const char* kSource = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}";
+  EXPECT_EQ(marked(kSource, R"({"messages": [{"role": "user", "content": "user"}, {"role": "endoftext", "content": ""}]})"),
+            "<|user|>[user]<|[endoftext]|>");
+  EXPECT_EQ(marked("{{ messages }}", R"({"messages": "system"})"), "[system]");
 }
 
 }  // namespace

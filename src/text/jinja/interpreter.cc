@@ -25,6 +25,24 @@ void Scope::set(int name, Value value) {
   values_.emplace_back(name, std::move(value));
 }
 
+// Several families build a control token around the role ("<|" + message.role + "|>"), so a role of the protocol is a word of the
+// template's; any other stays text, or a caller could spell "<|endoftext|>" with it.
+Value with_trusted_roles(const Value& messages) {
+  static constexpr std::string_view roles[] = {"system", "developer", "user",     "assistant", "tool",
+                                               "model",  "ipython",   "function", "environment"};
+  if (messages.sequence() == nullptr) return messages;
+  Values out = messages.sequence()->items;
+  for (Value& message : out) {
+    const Value* role = message.dict() ? message.dict()->find(std::string_view("role")) : nullptr;
+    const Text* text = role ? role->text() : nullptr;
+    if (text == nullptr || std::find(std::begin(roles), std::end(roles), text->bytes) == std::end(roles)) continue;
+    Dict changed = *message.dict();
+    changed.set(Value::data("role"), Text::from_author(text->bytes));
+    message = std::move(changed);
+  }
+  return out;
+}
+
 // --- the interpreter ---
 
 Interpreter::Interpreter(const Template& source, const Value& variables, const RenderLimits& limits)
@@ -38,8 +56,9 @@ Interpreter::Interpreter(const Template& source, const Value& variables, const R
     if (value == nullptr) continue;
     const bool is_token =
         std::find(std::begin(trusted), std::end(trusted), source.names[id]) != std::end(trusted);
-    root_->set(static_cast<int>(id),
-               is_token && value->text() ? Text::from_author(value->text()->bytes) : *value);
+    root_->set(static_cast<int>(id), is_token && value->text()        ? Text::from_author(value->text()->bytes)
+                                     : source.names[id] == "messages" ? with_trusted_roles(*value)
+                                                                      : *value);
   }
 }
 
