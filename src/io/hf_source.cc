@@ -1,7 +1,9 @@
 // Opens the folder's files and presents them as one checkpoint.
 #include "io/hf_source.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -53,6 +55,31 @@ std::string lift_tensor_name(const std::string& name) {
   return name.starts_with(kNewer) ? "model." + name.substr(kNewer.size()) : name;
 }
 
+// generation_config.json often knows more ids that end an answer than config.json does (end of turn beside end of text): both count.
+Status add_generation_config(const std::string& path, ConfigMap& config) {
+  constexpr const char* kKey = "eos_token_id";
+  HR_ASSIGN_OR_RETURN(const std::string json, read_text(path));
+  HR_ASSIGN_OR_RETURN(const ConfigMap generation, ConfigMap::from_json(json));
+  std::vector<int64_t> ids;
+  for (const ConfigMap* map : {static_cast<const ConfigMap*>(&config), &generation}) {
+    const auto found = map->values().find(kKey);
+    if (found == map->values().end()) continue;
+    const auto* list = std::get_if<std::vector<int64_t>>(&found->second);
+    std::vector<int64_t> more;
+    if (list != nullptr) {
+      more = *list;
+    } else {
+      HR_ASSIGN_OR_RETURN(const int64_t id, map->get_int(kKey, 0, std::numeric_limits<int32_t>::max()));
+      more = {id};
+    }
+    for (const int64_t id : more) {
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+    }
+  }
+  if (!ids.empty()) config.set(kKey, std::move(ids));
+  return {};
+}
+
 class HfSource : public IndexedSource {
  public:
   explicit HfSource(std::string folder) : folder_(std::move(folder)) {}
@@ -63,6 +90,10 @@ class HfSource : public IndexedSource {
     if (!config) return config.error().with_context(join("config.json"));
     config_ = std::move(*config);
     lift_text_config(config_);
+    if (has("generation_config.json")) {
+      const Status status = add_generation_config(join("generation_config.json"), config_);
+      if (!status.ok()) return status.with_context(join("generation_config.json"));
+    }
     HR_RETURN_IF_ERROR(read_sentence_config(folder_, config_));
     std::map<std::string, std::string> index;
     HR_ASSIGN_OR_RETURN(const std::vector<std::string> names, shard_names(index));

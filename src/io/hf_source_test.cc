@@ -60,6 +60,27 @@ TEST_F(HfFolder, OneFileOfWeightsStandsBesideTheConfig) {
   EXPECT_EQ((*source)->vocab().error().code(), Code::not_found);
 }
 
+TEST_F(HfFolder, TheGenerationConfigAddsItsEndsToThoseOfTheConfig) {
+  write_weights("model.safetensors", "a", 1);
+  const auto ends = [&](std::string_view config, std::string_view generation) {
+    write("config.json", config);
+    write("generation_config.json", generation);
+    const auto source = open();
+    if (!source) return std::vector<int64_t>{-1};
+    const auto found = (*source)->config().values().find("eos_token_id");
+    if (found == (*source)->config().values().end()) return std::vector<int64_t>{};
+    return std::get<std::vector<int64_t>>(found->second);
+  };
+  using Ids = std::vector<int64_t>;
+  EXPECT_EQ(ends(R"({"eos_token_id": 1})", R"({"eos_token_id": [1, 106]})"), (Ids{1, 106}));
+  EXPECT_EQ(ends(R"({"eos_token_id": [3, 4]})", R"({"eos_token_id": 5})"), (Ids{3, 4, 5}));
+  EXPECT_EQ(ends("{}", R"({"eos_token_id": 5, "temperature": 0.6})"), (Ids{5}));
+  EXPECT_EQ(ends("{}", R"({"eos_token_id": null})"), (Ids{}));
+  write("generation_config.json", R"({"eos_token_id": "five"})");
+  EXPECT_NE(refusal().find("generation_config.json"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("eos_token_id"), std::string::npos) << refusal();
+}
+
 TEST_F(HfFolder, ShardsAreThoseOfTheIndex) {
   write_weights("model-00001-of-00002.safetensors", "a", 1);
   write_weights("model-00002-of-00002.safetensors", "b", 2);
