@@ -65,6 +65,7 @@ Result<std::unique_ptr<engine::ServingModel>> open_model(const ModelOptions& opt
   HR_ASSIGN_OR_RETURN(const std::string path, resolve_model(options.path));
   ProgressBar bar("loading");
   engine::ServingOptions serving = options.serving;
+  if (serving.name.empty() && path != options.path) serving.name = options.path;  // a name of the catalogue or of a hub
   serving.progress = [&bar](double fraction, std::string_view what) { bar.update(fraction, what); };
   return engine::ServingModel::open(path, serving);
 }

@@ -35,6 +35,8 @@ Status serve_command(const std::vector<std::string>& args) {
   options.text(serve.host, "--host", "ADDRESS", "Where to listen; 0.0.0.0 for every interface (127.0.0.1)");
   options.integer(port, "--port", "N", "The port; 0: any free one (8000)", 0, 65535);
   options.text(serve.api_key, "--api-key", "K", "Refuse requests without \"Authorization: Bearer K\" (none is asked for)");
+  options.text(model_options.serving.name, "--served-model-name", "NAME",
+               "What /v1/models lists and answers carry (MODEL, or its file name without the ending)");
   model_options.declare_engine(options);
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};

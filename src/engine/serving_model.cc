@@ -1,12 +1,11 @@
 #include "engine/serving_model.h"
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/log.h"
 #include "engine/embedding.h"
+#include "engine/text_parts.h"
 #include "engine/vocab_spec.h"
 #include "io/model_source.h"
 #include "runtime/local_runner.h"
@@ -17,63 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kDummySeed = 0;
-
-// The whole of a small text file. Errors: not_found.
-Result<std::string> read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return error(Code::not_found, "{}: cannot be read", path.string());
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-fs::path folder_of(const io::ModelSource& source) {
-  const fs::path path(source.path());
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) ? path : path.parent_path();
-}
-
-// What text/ makes of a checkpoint; both may be null (dummy weights have neither).
-struct TextParts {
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  std::unique_ptr<text::ChatTemplate> chat_template;
-  std::vector<int32_t> end_ids;
-};
-
-Result<TextParts> open_text(const io::ModelSource& source) {
-  TextParts parts;
-  auto vocab = source.vocab();
-  if (vocab) {
-    for (const int32_t id : {vocab->eos_id, vocab->eot_id}) {
-      if (id >= 0) parts.end_ids.push_back(id);
-    }
-    if (!vocab->chat_template.empty()) {
-      HR_ASSIGN_OR_RETURN(parts.chat_template, text::ChatTemplate::parse(vocab->chat_template));
-    }
-    HR_ASSIGN_OR_RETURN(parts.tokenizer, text::Tokenizer::from_vocab(to_spec(std::move(*vocab))));
-    return parts;
-  }
-  if (vocab.error().code() != Code::not_found) return tl::unexpected(vocab.error());
-  const fs::path folder = folder_of(source);
-  auto json = read_text(folder / "tokenizer.json");
-  if (!json) return parts;
-  HR_ASSIGN_OR_RETURN(parts.tokenizer, text::Tokenizer::from_tokenizer_json(*json));
-  auto config = read_text(folder / "tokenizer_config.json");
-  auto separate = read_text(folder / "chat_template.jinja");
-  std::string chat_template = separate ? *separate : std::string();
-  if (config) {
-    const auto parsed = nlohmann::json::parse(*config, nullptr, false);
-    if (parsed.is_discarded() || !parsed.is_object()) {
-      return error(Code::malformed, "{}: not a JSON object", (folder / "tokenizer_config.json").string());
-    }
-    const auto found = parsed.find("chat_template");
-    if (chat_template.empty() && found != parsed.end() && found->is_string()) chat_template = *found;
-  }
-  if (!chat_template.empty()) {
-    HR_ASSIGN_OR_RETURN(parts.chat_template, text::ChatTemplate::parse(chat_template));
-  }
-  return parts;
-}
 
 // Multiply-adds of the step's matrix products for one token, twice.
 double flops_per_token(const Graph& graph) {
@@ -94,7 +36,7 @@ double flops_per_token(const Graph& graph) {
 }  // namespace
 
 Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(const io::ModelSource& source) {
-  HR_ASSIGN_OR_RETURN(TextParts parts, open_text(source));
+  HR_ASSIGN_OR_RETURN(TextParts parts, open_text_parts(source));
   if (parts.tokenizer == nullptr) {
     return error(Code::not_found, "{}: no tokenizer in the file and no tokenizer.json beside it", source.path());
   }
@@ -116,10 +58,10 @@ Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path
   } else {
     HR_ASSIGN_OR_RETURN(source, io::ModelSource::open(path));
   }
-  HR_ASSIGN_OR_RETURN(TextParts parts, open_text(*source));
+  HR_ASSIGN_OR_RETURN(TextParts parts, open_text_parts(*source));
 
   runtime::RunnerOptions runner_options;
-  runner_options.model_name = fs::path(path).stem().string();
+  runner_options.model_name = options.name.empty() ? fs::path(path).stem().string() : options.name;
   runner_options.policy = options.exact ? DtypePolicy::exact() : DtypePolicy();
   runner_options.skip_passes = options.skip_passes;
   runner_options.isa = options.isa;
@@ -151,6 +93,7 @@ Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path
   end_ids.insert(end_ids.end(), parts.end_ids.begin(), parts.end_ids.end());
   model->tokenizer_ = std::move(parts.tokenizer);
   model->chat_template_ = std::move(parts.chat_template);
+  model->special_tokens_ = std::move(parts.special_tokens);
   model->runner_ = runner.get();
   model->engine_ = std::make_unique<Engine>(std::move(runner), options.config, std::move(end_ids));
   card.load_seconds = seconds_between(start, Clock::now());
@@ -175,9 +118,8 @@ Result<std::vector<int32_t>> ServingModel::encode_chat(std::string_view messages
   if (!messages.is_array()) return error(Code::invalid_argument, "messages: want a JSON array");
   variables["messages"] = std::move(messages);
   variables.emplace("add_generation_prompt", true);
-  for (const auto& [name, id] : {std::pair("bos_token", tokenizer_->bos_id()), std::pair("eos_token", tokenizer_->eos_id())}) {
-    variables.emplace(name, id >= 0 ? tokenizer_->token_text(id) : std::string());
-  }
+  // The checkpoint's, whatever the caller passes: a template's special tokens become control ids.
+  for (const auto& [name, token] : special_tokens_) variables[name] = token;
   HR_ASSIGN_OR_RETURN(const text::RenderedPrompt prompt,
                       chat_template_->render(variables.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   text::EncodeOptions options;

@@ -3,6 +3,7 @@
 // `bench` open. Thread-safe after open().
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@ Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(const io::ModelSource& sou
 Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(io::VocabMetadata vocab);
 
 struct ServingOptions {
+  std::string name;               // of the model in /v1/models; empty: of the file or folder, without its ending
   EngineConfig config;
   bool exact = false;             // float32 activations and KV
   std::vector<std::string> skip_passes;
@@ -43,7 +45,7 @@ struct ServingOptions {
 };
 
 struct ModelCard {
-  std::string id;           // file or folder name without its ending: what /v1/models lists
+  std::string id;           // ServingOptions::name: what /v1/models lists
   std::string path;
   std::string model_type;
   int64_t vocab_size = 0;
@@ -83,6 +85,7 @@ class ServingModel {
   ModelCard card_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<text::ChatTemplate> chat_template_;
+  std::map<std::string, std::string> special_tokens_;  // as TextParts
   runtime::LocalRunner* runner_ = nullptr;  // owned by engine_
   std::unique_ptr<Engine> engine_;
 };

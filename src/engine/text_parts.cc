@@ -1,0 +1,133 @@
+#include "engine/text_parts.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/vocab_spec.h"
+#include "io/model_source.h"
+
+namespace headrace::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// The names that transformers hands to a template, beside the lists of further tokens.
+constexpr const char* kSpecialTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                          "pad_token", "cls_token", "mask_token"};
+
+// The whole of a small text file. Errors: not_found.
+Result<std::string> read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return error(Code::not_found, "{}: cannot be read", path.string());
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+fs::path folder_of(const io::ModelSource& source) {
+  const fs::path path(source.path());
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) ? path : path.parent_path();
+}
+
+Result<TextParts> from_metadata(io::VocabMetadata vocab) {
+  TextParts parts;
+  for (const int32_t id : {vocab.eos_id, vocab.eot_id}) {
+    if (id >= 0) parts.end_ids.push_back(id);
+  }
+  if (!vocab.chat_template.empty()) {
+    HR_ASSIGN_OR_RETURN(parts.chat_template, text::ChatTemplate::parse(vocab.chat_template));
+  }
+  HR_ASSIGN_OR_RETURN(parts.tokenizer, text::Tokenizer::from_vocab(to_spec(std::move(vocab))));
+  for (const auto& [name, id] : {std::pair("bos_token", parts.tokenizer->bos_id()), std::pair("eos_token", parts.tokenizer->eos_id())}) {
+    parts.special_tokens[name] = id >= 0 ? parts.tokenizer->token_text(id) : std::string();
+  }
+  return parts;
+}
+
+// An object, empty where the file is missing.
+Result<Json> read_object(const fs::path& path) {
+  const auto text = read_text(path);
+  if (!text) return Json::object();
+  Json json = Json::parse(*text, nullptr, false);
+  if (!json.is_object()) return error(Code::malformed, "{}: not a JSON object", path.string());
+  return json;
+}
+
+// A token is written as its text or as an object with `content`.
+Status add_special_tokens(const Json& json, const fs::path& path, TextParts& parts) {
+  for (const char* name : kSpecialTokens) {
+    const auto found = json.find(name);
+    if (found == json.end() || found->is_null() || parts.special_tokens.contains(name)) continue;
+    const auto content = found->is_object() ? found->find("content") : found;
+    if ((found->is_object() && content == found->end()) || !content->is_string()) {
+      return make_status(Code::malformed, "{}: {}: want a text, or an object with a text `content`", path.string(), name);
+    }
+    parts.special_tokens[name] = *content;
+  }
+  return {};
+}
+
+// The text under "chat_template", or the one named "default" of a list of {name, template}; empty where there is none.
+Result<std::string> template_of(const Json& config, const fs::path& path) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return std::string();
+  if (found->is_string()) return found->get<std::string>();
+  const auto text_of = [](const Json& item, const char* key) {
+    const auto at = item.is_object() ? item.find(key) : item.end();
+    return item.is_object() && at != item.end() && at->is_string() ? at->get<std::string>() : std::string();
+  };
+  for (const Json& item : *found) {
+    if (text_of(item, "name") == "default") return text_of(item, "template");
+  }
+  return error(Code::malformed, "{}: chat_template: want a text, or a list of {{name, template}} with one named default",
+               path.string());
+}
+
+Result<TextParts> from_folder(const fs::path& folder) {
+  TextParts parts;
+  const fs::path tokenizer = folder / "tokenizer.json", config_path = folder / "tokenizer_config.json",
+                 template_path = folder / "chat_template.jinja", map_path = folder / "special_tokens_map.json";
+  const auto json = read_text(tokenizer);
+  if (!json) {
+    std::error_code ignored;
+    if (!fs::exists(folder / "tokenizer.model", ignored)) return parts;
+    return error(Code::unsupported,
+                 "{}: holds a tokenizer.model and no tokenizer.json: write one with transformers "
+                 "(AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER))", folder.string());
+  }
+  auto opened = text::Tokenizer::from_tokenizer_json(*json);
+  if (!opened) return tl::unexpected(opened.error().with_context(tokenizer.string()));
+  parts.tokenizer = std::move(*opened);
+
+  HR_ASSIGN_OR_RETURN(const Json map, read_object(map_path));
+  HR_RETURN_IF_ERROR(add_special_tokens(map, map_path, parts));
+  HR_ASSIGN_OR_RETURN(const Json config, read_object(config_path));
+  HR_RETURN_IF_ERROR(add_special_tokens(config, config_path, parts));
+
+  HR_ASSIGN_OR_RETURN(std::string source, template_of(config, config_path));
+  fs::path source_path = config_path;
+  if (auto separate = read_text(template_path)) {
+    source = std::move(*separate);
+    source_path = template_path;
+  }
+  if (source.empty()) return parts;
+  auto parsed = text::ChatTemplate::parse(source);
+  if (!parsed) return tl::unexpected(parsed.error().with_context(source_path.string()));
+  parts.chat_template = std::move(*parsed);
+  return parts;
+}
+
+}  // namespace
+
+Result<TextParts> open_text_parts(const io::ModelSource& source) {
+  auto vocab = source.vocab();
+  if (vocab) return from_metadata(std::move(*vocab));
+  if (vocab.error().code() != Code::not_found) return tl::unexpected(vocab.error());
+  return from_folder(folder_of(source));
+}
+
+}  // namespace headrace::engine
