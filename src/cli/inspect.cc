@@ -1,8 +1,10 @@
 // `headrace inspect`: what a model file holds and how it would run, without loading the model.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "cli/command.h"
@@ -11,6 +13,7 @@
 #include "cli/resolve_model.h"
 #include "cli/terminal.h"
 #include "io/gguf.h"
+#include "io/model_source.h"
 #include "io/safetensors.h"
 
 namespace headrace::cli {
@@ -19,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kAbout =
-    "headrace inspect - show what a model file holds, or how it would run\n\n"
+    "headrace inspect - show what a model holds, or how it would run\n\n"
     "Prints the metadata and a summary of the tensors; long arrays (the vocabulary) are cut short. With --plan:\n"
     "the step program after every pass, the kernel of each node, and the memory plan with its planned peak, the\n"
     "live-set bound that no plan can beat, and the naive sum. Weights are not read.";
@@ -84,10 +87,11 @@ struct TensorRow {
   std::string name;
   Format format;
   std::vector<uint64_t> shape;  // outermost first
-  uint64_t offset, bytes;
+  uint64_t bytes;
+  std::optional<uint64_t> offset;  // in the file; a folder may hold several
 };
 
-// What a file holds, whatever its container.
+// What a file or a folder holds, whatever its container.
 struct Contents {
   Json head;      // container and its version
   Json metadata;  // an object
@@ -115,7 +119,7 @@ Result<Contents> read_gguf(const std::string& path) {
   out.metadata = Json::object();
   for (const io::GgufEntry& entry : file.metadata()) out.metadata[std::string(entry.key)] = value_to_json(entry);
   for (const io::GgufTensor& tensor : file.tensors()) {
-    TensorRow row{std::string(tensor.name), tensor.format, {}, tensor.offset, tensor.bytes};
+    TensorRow row{std::string(tensor.name), tensor.format, {}, tensor.bytes, tensor.offset};
     for (uint32_t i = tensor.rank; i-- > 0;) row.shape.push_back(tensor.dims[i]);
     out.add(std::move(row));
   }
@@ -128,9 +132,30 @@ Result<Contents> read_safetensors(const std::string& path) {
   out.head = {{"container", "safetensors"}};
   out.metadata = Json(file.metadata());
   for (const io::SafetensorsTensor& tensor : file.tensors()) {
-    out.add({tensor.name, tensor.format, {tensor.shape.begin(), tensor.shape.end()}, tensor.offset, tensor.bytes});
+    out.add({tensor.name, tensor.format, {tensor.shape.begin(), tensor.shape.end()}, tensor.bytes, tensor.offset});
   }
   return out;
+}
+
+// A Hugging Face folder: config.json stands for the metadata, the tensors are those of all its files.
+Result<Contents> read_folder(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(const std::unique_ptr<io::ModelSource> source, io::ModelSource::open(path));
+  Contents out;
+  out.head = {{"container", "folder"}};
+  out.metadata = Json::object();
+  for (const auto& [key, value] : source->config().values()) {
+    out.metadata[key] = std::visit([](const auto& held) { return Json(held); }, value);
+  }
+  for (const io::SourceTensor& tensor : source->tensors()) {
+    out.add({tensor.name, tensor.format, {tensor.shape.begin(), tensor.shape.end()}, tensor.bytes, std::nullopt});
+  }
+  return out;
+}
+
+Result<Contents> read_contents(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return read_folder(path);
+  return path.ends_with(".safetensors") ? read_safetensors(path) : read_gguf(path);
 }
 
 Json to_json(const std::string& path, const Contents& contents, bool tensors) {
@@ -145,11 +170,8 @@ Json to_json(const std::string& path, const Contents& contents, bool tensors) {
   if (!tensors) return out;
   Json& list = out["tensors"] = Json::array();
   for (const TensorRow& row : contents.tensors) {
-    list.push_back({{"name", row.name},
-                    {"format", format_info(row.format).name},
-                    {"shape", row.shape},
-                    {"offset", row.offset},
-                    {"bytes", row.bytes}});
+    list.push_back({{"name", row.name}, {"format", format_info(row.format).name}, {"shape", row.shape}, {"bytes", row.bytes}});
+    if (row.offset) list.back()["offset"] = *row.offset;
   }
   return out;
 }
@@ -170,8 +192,9 @@ void print_text(const std::string& path, const Contents& contents, bool tensors)
   if (!tensors) return;
   fmt::print("\nTensors (shape: outermost first)\n");
   for (const TensorRow& row : contents.tensors) {
-    fmt::print("  {:<32} {:<6} {:<16} {:>12} bytes at {}\n", printable(row.name), format_info(row.format).name,
-               fmt::format("[{}]", fmt::join(row.shape, ", ")), row.bytes, row.offset);
+    fmt::print("  {:<32} {:<6} {:<16} {:>12} bytes{}\n", printable(row.name), format_info(row.format).name,
+               fmt::format("[{}]", fmt::join(row.shape, ", ")), row.bytes,
+               row.offset ? fmt::format(" at {}", *row.offset) : std::string());
   }
 }
 
@@ -193,13 +216,12 @@ Status inspect_command(const std::vector<std::string>& args) {
   HR_RETURN_IF_ERROR(model.check_device());
   HR_ASSIGN_OR_RETURN(model.path, resolve_model(model.path));
 
-  const bool safetensors = model.path.ends_with(".safetensors");
   if (plan && !json) {
     HR_ASSIGN_OR_RETURN(const PlanPage page, make_plan_page(model, plan_tokens));
     fmt::print("{}", printable(page.text));
     return {};
   }
-  HR_ASSIGN_OR_RETURN(const Contents contents, safetensors ? read_safetensors(model.path) : read_gguf(model.path));
+  HR_ASSIGN_OR_RETURN(const Contents contents, read_contents(model.path));
   if (!json) {
     print_text(model.path, contents, tensors);
     return {};

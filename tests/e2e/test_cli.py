@@ -24,7 +24,7 @@ TINY = GOLDEN / "tiny_llama.gguf"
 HEADRACE = ""
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
 MODEL = pathlib.Path(os.environ.get("HEADRACE_MODEL") or CACHE / "headrace" / "SmolLM2-135M-Instruct.Q4_1.gguf")
-COMMANDS = ["run", "serve", "bench", "roof", "inspect", "tokenize"]
+COMMANDS = ["run", "serve", "embed", "bench", "roof", "inspect", "tokenize"]
 
 needs_model = unittest.skipUnless(MODEL.exists(), f"SmolLM2 is not at {MODEL}")
 
@@ -336,6 +336,14 @@ class Inspect(Contract):
         self.assertEqual(out["metadata"]["general.architecture"], "llama")
         self.assertIn("token_embd.weight", [tensor["name"] for tensor in out["tensors"]])
         self.assertEqual(sum(tensor["bytes"] for tensor in out["tensors"]), out["tensor_bytes"])
+
+    def test_a_folder_shows_its_config_and_the_tensors_of_all_its_files(self):
+        folder = GOLDEN / "tiny_decoders" / "gemma3"
+        out = json.loads(self.check(0, "inspect", folder, "--tensors", "--json"))
+        self.assertEqual(out["metadata"]["layer_types"][-1], "full_attention")
+        self.assertIn("model.embed_tokens.weight", [tensor["name"] for tensor in out["tensors"]])
+        self.assertEqual(sum(tensor["bytes"] for tensor in out["tensors"]), out["tensor_bytes"])
+        self.assertIn("sliding_window", self.check(0, "inspect", folder))
 
     def test_the_plan_has_fused_nodes_and_three_byte_counts_in_order(self):
         plan = json.loads(self.check(0, "inspect", TINY, "--plan", "--json"))["plan"]
