@@ -1,5 +1,4 @@
-# headrace_folder(NAME [LIBS ...] [EXCLUDE REGEX]): src/NAME becomes the object library hr_NAME (its .cc files, less the
-# tests and what REGEX matches).
+# headrace_folder(NAME [COLD] [LIBS ...]): src/NAME becomes the object library hr_NAME (its .cc files, less the tests).
 # headrace_tests(NAME [THREADS] WITH FOLDER ...): src/NAME/*_test.cc becomes NAME_test, label `unit`; *_slow_test.cc goes
 # into NAME_slow_test, label `slow`. It links the folders named. The target unit_tests builds all of label `unit`. THREADS
 # adds the label `threads` and the target thread_tests: what the thread sanitizer runs.
@@ -7,22 +6,45 @@ if(HEADRACE_TESTS)
   add_custom_target(unit_tests)
   add_custom_target(thread_tests)
 endif()
+
+# Folders that are COLD run once a start, or wait for a person: -O1 halves the optimizer's part of their compile time.
+set(cold_options $<$<CONFIG:Release>:-O1>)
+
+# The carriers of precompiled headers, which targets with the same flags share.
+if(HEADRACE_PCH)
+  foreach(carrier common json cold)
+    add_library(pch_${carrier} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch/carrier.cc)
+    target_link_libraries(pch_${carrier} PRIVATE fmt::fmt tl::expected Threads::Threads nlohmann_json::nlohmann_json)
+  endforeach()
+  target_compile_options(pch_cold PRIVATE ${cold_options})
+  target_precompile_headers(pch_common PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch/common.h)
+  target_precompile_headers(pch_json PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch/json.h)
+  target_precompile_headers(pch_cold PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch/json.h)
+endif()
+
 function(headrace_target_name name out)
   string(REPLACE "/" "_" flat ${name})
   set(${out} ${flat} PARENT_SCOPE)
 endfunction()
 
 function(headrace_folder name)
-  cmake_parse_arguments(arg "" "EXCLUDE" "LIBS" ${ARGN})
+  cmake_parse_arguments(arg "COLD" "" "LIBS" ${ARGN})
   headrace_target_name(${name} flat)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
-  if(arg_EXCLUDE)
-    list(FILTER sources EXCLUDE REGEX ${arg_EXCLUDE})
-  endif()
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$|_main\\.cc$|/main\\.cc$")
   if(sources)
     add_library(hr_${flat} OBJECT ${sources})
     target_link_libraries(hr_${flat} PUBLIC fmt::fmt tl::expected Threads::Threads ${arg_LIBS})
+    set(carrier common)
+    if(arg_COLD)
+      set(carrier cold)
+      target_compile_options(hr_${flat} PRIVATE ${cold_options})
+    elseif("nlohmann_json::nlohmann_json" IN_LIST arg_LIBS)
+      set(carrier json)
+    endif()
+    if(HEADRACE_PCH)
+      target_precompile_headers(hr_${flat} REUSE_FROM pch_${carrier})
+    endif()
   else()
     add_library(hr_${flat} INTERFACE)
     target_link_libraries(hr_${flat} INTERFACE fmt::fmt tl::expected Threads::Threads ${arg_LIBS})

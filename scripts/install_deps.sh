@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 packages=(
-  g++ cmake ninja-build ccache pkg-config     # the tools
+  g++ cmake ninja-build pkg-config            # the tools
   libfmt-dev libspdlog-dev libexpected-dev    # the rest are cmake/Dependencies.cmake's libraries
   libcli11-dev libedit-dev nlohmann-json3-dev libpcre2-dev
   libboost1.81-dev prometheus-cpp-dev libcurl4-openssl-dev libssl-dev
@@ -15,6 +15,7 @@ packages=(
 )
 if [ "${1:-}" = test ]; then
   packages+=(
+    ccache                                    # five builds share what they can
     libgtest-dev libgmock-dev zlib1g-dev      # unit tests
     python3-venv binutils                     # end-to-end tests, the check of kernel symbols
     clang-16 libclang-rt-16-dev               # the fuzz targets

@@ -1,0 +1,1 @@
+// A target needs a file: this one carries the precompiled headers.
