@@ -272,19 +272,25 @@ Status read_pre_tokenizer(const json& component, Parts& parts, bool& byte_level)
 
 // --- post-processors ---
 
-std::vector<PostProcessor::Item> read_template(const json& items, const json& special_tokens) {
-  std::vector<PostProcessor::Item> out;
+// `texts`: how many there are, A or A and B.
+Status read_template(const json& items, const json& special_tokens, int texts, std::vector<PostProcessor::Item>& out) {
+  out.clear();
   for (const json& item : items) {
     if (item.contains("Sequence")) {
       const json& text = item.at("Sequence");
-      out.push_back({{}, text.at("id") == "A" ? 0 : 1, text.value("type_id", uint8_t{0})});
+      const int which = text.at("id") == "A" ? 0 : text.at("id") == "B" ? 1 : texts;
+      if (which >= texts) {
+        return make_status(Code::malformed, "tokenizer.json: template for {} text(s): there is no text {}", texts,
+                           text.at("id").dump());
+      }
+      out.push_back({{}, which, text.value("type_id", uint8_t{0})});
       continue;
     }
     const json& special = item.at("SpecialToken");
     const json& ids = special_tokens.at(special.at("id").get<std::string>()).at("ids");
     out.push_back({ids.get<std::vector<int32_t>>(), -1, special.value("type_id", uint8_t{0})});
   }
-  return out;
+  return {};
 }
 
 Status read_post_processor(const json& component, PostProcessor& post) {
@@ -300,9 +306,8 @@ Status read_post_processor(const json& component, PostProcessor& post) {
   if (type == "ByteLevel") return {};
   if (type == "TemplateProcessing") {
     const json& special = component.value("special_tokens", json::object());
-    post.single = read_template(component.at("single"), special);
-    post.pair = read_template(component.at("pair"), special);
-    return {};
+    HR_RETURN_IF_ERROR(read_template(component.at("single"), special, 1, post.single));
+    return read_template(component.at("pair"), special, 2, post.pair);
   }
   if (type != "BertProcessing" && type != "RobertaProcessing") return unsupported("post-processor", type);
   const PostProcessor::Item cls{{component.at("cls").at(1).get<int32_t>()}};

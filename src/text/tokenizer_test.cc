@@ -150,6 +150,14 @@ TEST(TokenizerJson, ReportsWhatIsWrongWithTheFile) {
           R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}, "pre_tokenizer": {"type": "ByteLevel"}})"),
       Code::malformed);
   EXPECT_EQ(code(R"({"model": {"type": "Nonsense", "vocab": {}}, "decoder": null})"), Code::unsupported);
+  // A frame for one text that asks for a second one.
+  for (const char* text : {"B", "@"}) {
+    EXPECT_EQ(code(fmt::format(
+                  R"({{"model": {{"type": "WordLevel", "vocab": {{"a": 0}}}}, "post_processor": {{"type": )"
+                  R"("TemplateProcessing", "single": [{{"Sequence": {{"id": "{}"}}}}], "pair": []}}}})",
+                  text)),
+              Code::malformed);
+  }
 }
 
 // Golden: each tokenizer and what the Python package that the file names makes of each text. Offsets of ids
