@@ -26,6 +26,20 @@ std::string type_of(const json& component) {
   return component.at("type").get<std::string>();
 }
 
+// The JSON library turns numbers that do not fit, or are not whole, into others without a word.
+template <class Int>
+Int whole(const json& value) {
+  const bool fits = value.is_number_unsigned() ? std::in_range<Int>(value.get<uint64_t>())
+                                               : value.is_number_integer() && std::in_range<Int>(value.get<int64_t>());
+  if (!fits) throw json::out_of_range::create(406, "no whole number of this range: " + value.dump(), &value);
+  return value.get<Int>();
+}
+template <class Int>
+Int whole(const json& object, const char* key, Int otherwise) {
+  const auto found = object.find(key);
+  return found == object.end() ? otherwise : whole<Int>(*found);
+}
+
 Status unsupported(std::string_view what, std::string_view type) {
   return make_status(Code::unsupported, "tokenizer.json: {} \"{}\" is not implemented", what, type);
 }
@@ -34,7 +48,7 @@ void read_added_tokens(const json& file, const Vocabulary& vocabulary, Parts& pa
   const auto found = file.find("added_tokens");
   if (found == file.end() || found->is_null()) return;
   for (const json& row : *found) {
-    AddedToken token{.id = row.at("id").get<int32_t>(),
+    AddedToken token{.id = whole<int32_t>(row.at("id")),
                      .content = row.at("content").get<std::string>(),
                      .single_word = row.value("single_word", false),
                      .lstrip = row.value("lstrip", false),
@@ -94,7 +108,7 @@ Status read_unigram(const json& file, const json& model, std::string_view list, 
     return vocabulary->add(token, static_cast<int64_t>(scores.size()) - 1);
   }));
   const json& unk = model.value("unk_id", json());
-  const Unigram::Options options{.unk_id = unk.is_null() ? -1 : unk.get<int32_t>(),
+  const Unigram::Options options{.unk_id = unk.is_null() ? -1 : whole<int32_t>(unk),
                                  .byte_fallback = model.value("byte_fallback", false)};
   if (options.unk_id >= vocabulary->size()) {
     return make_status(Code::malformed, "tokenizer.json: unk_id: want an id below {}, got {}",
@@ -120,7 +134,7 @@ Status read_model(const json& file, const JsonLists& lists, bool byte_level, Par
   if (type == "BPE") {
     HR_ASSIGN_OR_RETURN(parts.model, read_bpe(model, lists.merges, *vocabulary, byte_level));
   } else if (type == "WordPiece") {
-    WordPiece::Options options{.max_chars = model.value("max_input_chars_per_word", size_t{100}),
+    WordPiece::Options options{.max_chars = whole(model, "max_input_chars_per_word", size_t{100}),
                                .unk_id = token_or_none(model, "unk_token", *vocabulary)};
     options.continuing_prefix = model.value("continuing_subword_prefix", std::string("##"));
     parts.model = std::make_unique<WordPiece>(*vocabulary, std::move(options));
@@ -283,12 +297,14 @@ Status read_template(const json& items, const json& special_tokens, int texts, s
         return make_status(Code::malformed, "tokenizer.json: template for {} text(s): there is no text {}", texts,
                            text.at("id").dump());
       }
-      out.push_back({{}, which, text.value("type_id", uint8_t{0})});
+      out.push_back({{}, which, whole(text, "type_id", uint8_t{0})});
       continue;
     }
     const json& special = item.at("SpecialToken");
     const json& ids = special_tokens.at(special.at("id").get<std::string>()).at("ids");
-    out.push_back({ids.get<std::vector<int32_t>>(), -1, special.value("type_id", uint8_t{0})});
+    PostProcessor::Item added{{}, -1, whole(special, "type_id", uint8_t{0})};
+    for (const json& id : ids) added.ids.push_back(whole<int32_t>(id));
+    out.push_back(std::move(added));
   }
   return {};
 }
@@ -310,8 +326,8 @@ Status read_post_processor(const json& component, PostProcessor& post) {
     return read_template(component.at("pair"), special, 2, post.pair);
   }
   if (type != "BertProcessing" && type != "RobertaProcessing") return unsupported("post-processor", type);
-  const PostProcessor::Item cls{{component.at("cls").at(1).get<int32_t>()}};
-  const int32_t sep = component.at("sep").at(1).get<int32_t>();
+  const PostProcessor::Item cls{{whole<int32_t>(component.at("cls").at(1))}};
+  const int32_t sep = whole<int32_t>(component.at("sep").at(1));
   const bool bert = type == "BertProcessing";
   const uint8_t second = bert ? 1 : 0;
   post.single = {cls, {{}, 0}, {{sep}}};
@@ -339,8 +355,8 @@ Status read_decoder(const json& component, std::vector<DecoderPtr>& steps) {
   } else if (type == "Fuse") {
     steps.push_back(decode_fuse());
   } else if (type == "Strip") {
-    steps.push_back(decode_strip(component.value("content", " "), component.value("start", size_t{0}),
-                                 component.value("stop", size_t{0})));
+    steps.push_back(decode_strip(component.value("content", " "), whole(component, "start", size_t{0}),
+                                 whole(component, "stop", size_t{0})));
   } else if (type == "Metaspace") {
     const bool prefix = component.contains("prepend_scheme") ? component.at("prepend_scheme") != "never"
                                                              : component.value("add_prefix_space", true);

@@ -150,6 +150,14 @@ TEST(TokenizerJson, ReportsWhatIsWrongWithTheFile) {
           R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}, "pre_tokenizer": {"type": "ByteLevel"}})"),
       Code::malformed);
   EXPECT_EQ(code(R"({"model": {"type": "Nonsense", "vocab": {}}, "decoder": null})"), Code::unsupported);
+  // Ids that are no ids.
+  for (const char* id : {"6.6e55", "1.5", "4294967296", "\"1\""}) {
+    EXPECT_EQ(code(fmt::format(R"({{"model": {{"type": "Unigram", "unk_id": {}, "vocab": [["a", 0]]}}}})", id)), Code::malformed);
+    EXPECT_EQ(code(fmt::format(R"({{"model": {{"type": "WordLevel", "vocab": {{"a": 0}}}}, "added_tokens": )"
+                               R"([{{"id": {}, "content": "b"}}]}})",
+                               id)),
+              Code::malformed);
+  }
   // A frame for one text that asks for a second one.
   for (const char* text : {"B", "@"}) {
     EXPECT_EQ(code(fmt::format(
