@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -111,10 +112,76 @@ TEST(ChatTemplate, StopsWhatWouldNotEnd) {
       Code::resource_exhausted);
   EXPECT_EQ(code("{{ 'x' * 99999999999 }}"), Code::resource_exhausted);
   EXPECT_EQ(code("{{ 'x' * 100 }}", {.max_output_bytes = 99}), Code::resource_exhausted);
+  EXPECT_EQ(code("{{ [1] | batch(6148914691236517206, 0) | list }}"), Code::resource_exhausted);
+  EXPECT_EQ(code("{{ [1] | slice(6148914691236517206, 0) | list }}"), Code::resource_exhausted);
+  EXPECT_EQ(code("{{ ('x' * 3000000) | list }}"), Code::resource_exhausted);
+  EXPECT_EQ(code("{{ ('x,' * 1000000).split(',') }}"), Code::resource_exhausted);
   EXPECT_EQ(code(std::string(100'000, '(').insert(0, "{{ ")), Code::malformed);
   std::string sum = "{{ 1";
   for (int i = 0; i < 100'000; ++i) sum += "+1";
   EXPECT_EQ(code(sum + " }}"), Code::malformed);
+}
+
+// A list that holds the same list twice, and so on, is small and has 2^40 parts.
+TEST(ChatTemplate, CountsEveryPartOfAValueThatIsComparedOrWritten) {
+  const std::string doubling =
+      "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(40) %}"
+      "{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% endfor %}";
+  for (const char* use :
+       {"{{ ns.a }}", "{{ ns.a | tojson }}", "{{ ns.a | string | length }}", "{{ ns.a == ns.b }}",
+        "{{ ns.a < ns.b }}", "{{ ns.a in [ns.b] }}", "{{ [ns.a, ns.b] | sort | length }}",
+        "{{ [ns.b].index(ns.a) }}", "{{ '%r' % ns.a }}", "{{ [[ns.a], [ns.b]] | groupby(0) | length }}"}) {
+    const auto rendered = render(doubling + use, "{}", {.max_steps = 500'000});
+    ASSERT_FALSE(rendered.has_value()) << use;
+    EXPECT_EQ(rendered.error().code(), Code::resource_exhausted) << use;
+  }
+}
+
+// Destructors recurse as deep as values are nested.
+TEST(ChatTemplate, RefusesValuesThatAreNestedWithoutEnd) {
+  const char* const templates[] = {
+      "{% set ns = namespace(a=[]) %}{% for i in range(99999) %}{% set ns.a = [ns.a] %}{% endfor %}",
+      "{% set ns = namespace(a=[]) %}{% for i in range(99999) %}{% set ns.a = {'k': ns.a} %}{% endfor %}",
+      "{% set ns = namespace(a='') %}{% for i in range(99999) %}{% set ns.a = joiner(ns.a) %}{% endfor %}",
+      "{% set ns = namespace(a='') %}{% for i in range(99999) %}{% set ns.a = [ns.a].index %}{% endfor %}",
+      "{% set ns = namespace(a='') %}{% for i in range(99999) %}{% for x in [ns.a] %}{% set ns.a = loop %}{% "
+      "endfor %}"
+      "{% endfor %}",
+      "{% set ns = namespace(m=0) %}{% for i in range(9999) %}{% for x in [1] recursive %}{% macro m() %}{{ "
+      "ns.l([1]) }}"
+      "{% endmacro %}{% set ns.l, old, ns.m = loop, ns.m, m %}{% if old and i != ns.i %}{% set ns.i = i %}{{ "
+      "old() }}"
+      "{% endif %}{% endfor %}{% endfor %}",
+  };
+  for (const char* source : templates) {
+    const auto rendered = render(source);
+    ASSERT_FALSE(rendered.has_value()) << source;
+    EXPECT_NE(rendered.error().message().find("nested"), std::string::npos) << rendered.error().message();
+  }
+  // What is released when the rendering ends may be a chain of any length.
+  EXPECT_EQ(text("{% set ns = namespace(a=0) %}{% for i in range(99999) %}{% set ns.a = namespace(a=ns.a) "
+                 "%}{% endfor %}"
+                 "{% set ns = namespace(a=0) %}{% for i in range(99999) %}{% set ns.a = cycler(ns.a) %}{% "
+                 "endfor %}"),
+            "");
+}
+
+TEST(ChatTemplate, SearchesInLinearTime) {
+  const char* const searches[] = {"{{ (a ~ 'b') in a }}",
+                                  "{{ a.rfind('b' ~ a) }}",
+                                  "{{ a.find(a ~ 'b') }}",
+                                  "{{ a.rsplit('b' ~ a, 1) | length }}",
+                                  "{{ a.count(h ~ 'b') }}",
+                                  "{{ a.replace(h ~ 'b', '') | length }}",
+                                  "{{ dict(range(90000) | batch(2)) | length }}",
+                                  "{{ range(90000) | unique | list | length }}"};
+  const auto start = std::chrono::steady_clock::now();
+  for (const char* search : searches) {
+    const auto rendered = render(std::string("{% set h = 'a' * 500000 %}{% set a = h ~ h %}") + search);
+    EXPECT_TRUE(rendered.has_value()) << search << rendered.error().to_string();
+  }
+  // Milliseconds, where quadratic time took minutes.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST(ChatTemplate, RefusesVariablesThatAreNoObject) {

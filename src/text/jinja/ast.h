@@ -208,7 +208,7 @@ struct MacroDef : Stmt {
   std::string title;
   int name = -1;
   std::vector<Parameter> parameters;
-  bool uses_varargs = false, uses_kwargs = false;  // the body names them
+  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;  // the body names them
   Body body;
 };
 

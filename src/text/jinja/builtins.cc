@@ -62,17 +62,19 @@ struct NamespaceObject final : Object {
   Dict attributes;
 };
 
-void fill_dict(std::string_view function, Args& args, Dict& out) {
+void fill_dict(Interpreter& in, std::string_view function, Args& args, Dict& out) {
   if (args.positional.size() > 1)
     fail("{} expected at most 1 argument, got {}", function, args.positional.size());
   for (const Value& source : args.positional) {
     if (const Dict* dict = source.defined().dict()) {
+      in.step_items(dict->size() * 4);
       for (const auto& [key, value] : dict->items()) out.set(key, value);
       continue;
     }
-    for (const Value& pair : iterate(source)) {
-      Values parts = iterate(pair);
+    for (const Value& pair : iterate(in, source)) {
+      Values parts = iterate(in, pair);
       if (parts.size() != 2) fail("{}: want pairs, got {} values", function, parts.size());
+      in.step_items(4);
       out.set(std::move(parts[0]), std::move(parts[1]));
     }
   }
@@ -82,7 +84,7 @@ void fill_dict(std::string_view function, Args& args, Dict& out) {
 Value make_namespace(Interpreter& in, Args& args) {
   in.step(50);
   Dict attributes;
-  fill_dict("namespace", args, attributes);
+  fill_dict(in, "namespace", args, attributes);
   const auto made = std::make_shared<NamespaceObject>();
   for (const auto& [key, value] : attributes.items()) {
     if (!key.text()) fail("namespace: attribute names must be strings");
@@ -94,8 +96,7 @@ Value make_namespace(Interpreter& in, Args& args) {
 
 Value make_dict(Interpreter& in, Args& args) {
   Dict dict;
-  fill_dict("dict", args, dict);
-  in.step_items(dict.size() * 4);
+  fill_dict(in, "dict", args, dict);
   return dict;
 }
 
@@ -116,9 +117,9 @@ Value range(Interpreter& in, Args& args) {
   return out;
 }
 
-Value raise_exception(Interpreter&, Args& args) {
+Value raise_exception(Interpreter& in, Args& args) {
   const Bound bound("raise_exception", args, {"message"}, 1);
-  throw TemplateError{Code::invalid_argument, to_text(bound[0]).bytes};
+  throw TemplateError{Code::invalid_argument, to_text(in, bound[0]).bytes};
 }
 
 Value strftime_now(Interpreter&, Args& args) {
@@ -140,6 +141,7 @@ Value strftime_now(Interpreter&, Args& args) {
 struct Cycler final : Object {
   std::string type_name() const override { return "Cycler"; }
   Value attribute(std::string_view name) override;
+  void release() override { items.clear(); }
   Values items;
   size_t at = 0;
 };
@@ -177,6 +179,7 @@ Value make_cycler(Interpreter& in, Args& args) {
 }
 
 struct Joiner final : Object {
+  explicit Joiner(Value s) : Object(s.nesting() + 1), separator(std::move(s)) {}
   std::string type_name() const override { return "Joiner"; }
   bool callable() const override { return true; }
   Value call(Interpreter&, Args&) override { return std::exchange(used, true) ? separator : Value::data(""); }
@@ -186,9 +189,7 @@ struct Joiner final : Object {
 
 Value make_joiner(Interpreter&, Args& args) {
   const Bound bound("joiner", args, {"sep"});
-  const auto made = std::make_shared<Joiner>();
-  made->separator = bound.get(0, Text::from_author(", "));
-  return std::static_pointer_cast<Object>(made);
+  return std::static_pointer_cast<Object>(std::make_shared<Joiner>(bound.get(0, Text::from_author(", "))));
 }
 
 struct FunctionObject final : Object {
@@ -201,8 +202,8 @@ struct FunctionObject final : Object {
 
 // --- tests ---
 
-bool is_text_in_case(const Value& value, Case wanted) {
-  const Text text = to_text(value);
+bool is_text_in_case(Interpreter& in, const Value& value, Case wanted) {
+  const Text text = to_text(in, value);
   bool any = false;
   for (size_t at = 0; at < text.bytes.size();) {
     const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));
@@ -219,8 +220,7 @@ bool is_iterable(const Value& v) {
 }
 
 bool is_sequence(const Value& v) {
-  const Sequence* s = v.sequence();
-  return v.text() || v.dict() || (s && s->kind != SequenceKind::view && s->kind != SequenceKind::generator);
+  return v.text() || v.dict() || v.is_list() || v.is_tuple() || v.is_range();
 }
 
 int64_t integer_of(const Value& value) {
@@ -229,8 +229,8 @@ int64_t integer_of(const Value& value) {
 }
 
 template <class Holds>
-bool ordered(std::string_view name, const Value& input, Args& args, Holds holds) {
-  return holds(compare(input, Bound(name, args, {"other"}, 1)[0]));
+bool ordered(Interpreter& in, std::string_view name, const Value& input, Args& args, Holds holds) {
+  return holds(compare(in, input, Bound(name, args, {"other"}, 1)[0]));
 }
 
 const std::unordered_map<std::string_view, Test>& tests() {
@@ -251,8 +251,8 @@ const std::unordered_map<std::string_view, Test>& tests() {
     t["sequence"] = [](Interpreter&, const Value& v, Args&) { return is_sequence(v); };
     t["callable"] = [](Interpreter&, const Value& v, Args&) { return v.object() && v.object()->callable(); };
     t["escaped"] = [](Interpreter&, const Value&, Args&) { return false; };
-    t["lower"] = [](Interpreter&, const Value& v, Args&) { return is_text_in_case(v, Case::lower); };
-    t["upper"] = [](Interpreter&, const Value& v, Args&) { return is_text_in_case(v, Case::upper); };
+    t["lower"] = [](Interpreter& in, const Value& v, Args&) { return is_text_in_case(in, v, Case::lower); };
+    t["upper"] = [](Interpreter& in, const Value& v, Args&) { return is_text_in_case(in, v, Case::upper); };
     t["odd"] = [](Interpreter&, const Value& v, Args&) { return integer_of(v) % 2 != 0; };
     t["even"] = [](Interpreter&, const Value& v, Args&) { return integer_of(v) % 2 == 0; };
     t["divisibleby"] = [](Interpreter&, const Value& v, Args& a) {
@@ -267,26 +267,26 @@ const std::unordered_map<std::string_view, Test>& tests() {
       return v.text() && find_filter(v.text()->bytes);
     };
     t["test"] = [](Interpreter&, const Value& v, Args&) { return v.text() && find_test(v.text()->bytes); };
-    t["in"] = [](Interpreter&, const Value& v, Args& a) {
-      return contains(Bound("in", a, {"seq"}, 1)[0], v);
+    t["in"] = [](Interpreter& in, const Value& v, Args& a) {
+      return contains(in, Bound("in", a, {"seq"}, 1)[0], v);
     };
-    t["eq"] = [](Interpreter&, const Value& v, Args& a) {
-      return equals(v, Bound("eq", a, {"other"}, 1)[0]);
+    t["eq"] = [](Interpreter& in, const Value& v, Args& a) {
+      return equals(in, v, Bound("eq", a, {"other"}, 1)[0]);
     };
-    t["ne"] = [](Interpreter&, const Value& v, Args& a) {
-      return !equals(v, Bound("ne", a, {"other"}, 1)[0]);
+    t["ne"] = [](Interpreter& in, const Value& v, Args& a) {
+      return !equals(in, v, Bound("ne", a, {"other"}, 1)[0]);
     };
-    t["lt"] = [](Interpreter&, const Value& v, Args& a) {
-      return ordered("lt", v, a, [](int c) { return c < 0; });
+    t["lt"] = [](Interpreter& in, const Value& v, Args& a) {
+      return ordered(in, "lt", v, a, [](int c) { return c < 0; });
     };
-    t["le"] = [](Interpreter&, const Value& v, Args& a) {
-      return ordered("le", v, a, [](int c) { return c <= 0; });
+    t["le"] = [](Interpreter& in, const Value& v, Args& a) {
+      return ordered(in, "le", v, a, [](int c) { return c <= 0; });
     };
-    t["gt"] = [](Interpreter&, const Value& v, Args& a) {
-      return ordered("gt", v, a, [](int c) { return c > 0; });
+    t["gt"] = [](Interpreter& in, const Value& v, Args& a) {
+      return ordered(in, "gt", v, a, [](int c) { return c > 0; });
     };
-    t["ge"] = [](Interpreter&, const Value& v, Args& a) {
-      return ordered("ge", v, a, [](int c) { return c >= 0; });
+    t["ge"] = [](Interpreter& in, const Value& v, Args& a) {
+      return ordered(in, "ge", v, a, [](int c) { return c >= 0; });
     };
     t["equalto"] = t["=="] = t["eq"];
     t["!="] = t["ne"];

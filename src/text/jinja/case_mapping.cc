@@ -18,6 +18,38 @@ std::u32string_view mapped(char32_t c, Case to) {
   return {};
 }
 
+bool is_cased(char32_t c) {
+  return has_case(c, Case::upper) || has_case(c, Case::lower) || has_case(c, Case::title);
+}
+
+// What stands inside words without being a letter.
+bool is_case_ignorable(char32_t c) {
+  constexpr uint32_t ignorable =
+      category_set(Category::Mn, Category::Me, Category::Cf, Category::Lm, Category::Sk);
+  static constexpr std::u32string_view marks =
+      U"'.:\u00B7\u0387\u055F\u05F4\u2018\u2019\u2024\u2027\uFE13\uFE52\uFE55\uFF07\uFF0E\uFF1A";
+  return (category_bit(c) & ignorable) || marks.find(c) != marks.npos;
+}
+
+// Whether the sigma at `at` ends a word: a letter with case before it, none after it.
+bool is_final_sigma(std::string_view text, size_t at, size_t after) {
+  bool before = false;
+  while (at > 0) {
+    do --at;
+    while ((static_cast<uint8_t>(text[at]) & 0xC0) == 0x80);
+    const char32_t c = decode_utf8(text.substr(at)).code;
+    if (is_case_ignorable(c)) continue;
+    before = is_cased(c);
+    break;
+  }
+  while (before && after < text.size()) {
+    const Utf8Char c = decode_utf8(text.substr(after));
+    if (!is_case_ignorable(c.code)) return !is_cased(c.code);
+    after += c.length;
+  }
+  return before;
+}
+
 }  // namespace
 
 Text convert_case(const Text& text, Case first, Case rest) {
@@ -25,7 +57,10 @@ Text convert_case(const Text& text, Case first, Case rest) {
   std::string changed;
   for (size_t at = 0; at < text.bytes.size();) {
     const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));
-    const std::u32string_view to = mapped(c.code, at == 0 ? first : rest);
+    const Case wanted = at == 0 ? first : rest;
+    std::u32string_view to = mapped(c.code, wanted);
+    if (c.code == U'\u03A3' && wanted == Case::lower && is_final_sigma(text.bytes, at, at + c.length))
+      to = U"\u03C2";
     if (to.empty()) {
       out.append(text, at, at + c.length);
     } else {
@@ -45,6 +80,24 @@ Text convert_case(const Text& text, Case first, Case rest) {
 
 Text convert_case(const Text& text, Case to) {
   return convert_case(text, to, to);
+}
+
+Text fold_case(const Text& text) {
+  TextBuilder out;
+  for (size_t at = 0; at < text.bytes.size();) {
+    const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));
+    const Text letter = text.sub(at, at + c.length);
+    at += c.length;
+    const bool cherokee = (c.code >= 0x13A0 && c.code <= 0x13FD) || (c.code >= 0xAB70 && c.code <= 0xABBF);
+    if (c.code == 0x131) {
+      out.append(letter);  // the dotless i has a fold of its own
+    } else if (cherokee) {
+      out.append(convert_case(letter, Case::upper));
+    } else {
+      out.append(convert_case(convert_case(convert_case(letter, Case::lower), Case::upper), Case::lower));
+    }
+  }
+  return out.take();
 }
 
 bool has_case(char32_t c, Case which) {

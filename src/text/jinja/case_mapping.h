@@ -14,5 +14,7 @@ Text convert_case(const Text& text, Case to);
 // The first character in one case, the rest in another.
 Text convert_case(const Text& text, Case first, Case rest);
 bool has_case(char32_t c, Case which);
+// str.casefold().
+Text fold_case(const Text& text);
 
 }  // namespace headrace::text::jinja

@@ -10,7 +10,7 @@ namespace headrace::text::jinja {
 namespace {
 
 struct BoundMethod final : Object {
-  BoundMethod(Value s, Method m) : self(std::move(s)), method(m) {}
+  BoundMethod(Value s, Method m) : Object(s.nesting() + 1), self(std::move(s)), method(m) {}
   std::string type_name() const override { return "builtin_function_or_method"; }
   bool callable() const override { return true; }
   Value call(Interpreter& in, Args& args) override { return method(in, self, args); }
@@ -69,15 +69,14 @@ Value repeat(Interpreter& in, const Value& value, int64_t times) {
     for (uint64_t i = 0; i < n && size > 0; ++i) out.append(*text);
     return out.take();
   }
-  Sequence out{{}, value.sequence()->kind};
+  Sequence out{{}, value.is_list() ? SequenceKind::list : SequenceKind::tuple};
   const Values& items = value.sequence()->items;
   for (uint64_t i = 0; i < n && size > 0; ++i) out.items.insert(out.items.end(), items.begin(), items.end());
   return out;
 }
 
 bool repeatable(const Value& value) {
-  const Sequence* s = value.sequence();
-  return value.text() || (s && (s->kind == SequenceKind::list || s->kind == SequenceKind::tuple));
+  return value.text() || value.is_list() || value.is_tuple();
 }
 
 Value multiply(Interpreter& in, const Value& left, const Value& right) {
@@ -121,24 +120,24 @@ Value power(const Value& left, const Value& right) {
   return std::pow(left.as_real(), right.as_real());
 }
 
-bool holds(CompareOp op, const Value& left, const Value& right) {
+bool holds(Budget& in, CompareOp op, const Value& left, const Value& right) {
   switch (op) {
     case CompareOp::eq:
-      return equals(left, right);
+      return equals(in, left, right);
     case CompareOp::ne:
-      return !equals(left, right);
+      return !equals(in, left, right);
     case CompareOp::lt:
-      return compare(left, right) < 0;
+      return compare(in, left, right) < 0;
     case CompareOp::le:
-      return compare(left, right) <= 0;
+      return compare(in, left, right) <= 0;
     case CompareOp::gt:
-      return compare(left, right) > 0;
+      return compare(in, left, right) > 0;
     case CompareOp::ge:
-      return compare(left, right) >= 0;
+      return compare(in, left, right) >= 0;
     case CompareOp::in:
-      return contains(right, left);
+      return contains(in, right, left);
     case CompareOp::not_in:
-      return !contains(right, left);
+      return !contains(in, right, left);
   }
   return false;
 }
@@ -186,42 +185,59 @@ Value add(Interpreter& in, const Value& left, const Value& right) {
     both.append(*right.text());
     return both.take();
   }
-  const Sequence *a = left.sequence(), *b = right.sequence();
-  if (a && b && a->kind == b->kind && (a->kind == SequenceKind::list || a->kind == SequenceKind::tuple)) {
+  if ((left.is_list() && right.is_list()) || (left.is_tuple() && right.is_tuple())) {
+    const Sequence *a = left.sequence(), *b = right.sequence();
     in.step_items(a->items.size() + b->items.size());
-    Sequence both = *a;
+    Sequence both{a->items, left.is_list() ? SequenceKind::list : SequenceKind::tuple};
     both.items.insert(both.items.end(), b->items.begin(), b->items.end());
     return both;
   }
   bad_operands("+", left, right);
 }
 
-bool contains(const Value& container, const Value& value) {
+bool contains(Budget& in, const Value& container, const Value& value) {
   if (container.is_undefined()) return false;
   if (const Text* text = container.text()) {
     if (!value.defined().text()) {
       fail("'in <string>' requires string as left operand, not {}", type_name(value));
     }
-    return text->bytes.find(value.text()->bytes) != std::string::npos;
+    in.step_bytes(text->bytes.size());
+    return find_text(text->bytes, value.text()->bytes) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) return dict->find(value) != nullptr;
   if (const Sequence* s = container.sequence()) {
-    return std::any_of(s->items.begin(), s->items.end(),
-                       [&](const Value& item) { return equals(item, value); });
+    size_t at = container.is_generator() ? s->taken : 0;
+    bool found = false;
+    while (at < s->items.size() && !found) found = equals(in, s->items[at++], value);
+    if (container.is_generator()) s->taken = at;
+    return found;
   }
   fail("argument of type '{}' is not iterable", type_name(container));
 }
 
+namespace {
+
+bool is_indexed(const Value& value) {
+  return value.is_list() || value.is_tuple() || value.is_range();
+}
+
+}  // namespace
+
 Value get_attribute(const Value& object, std::string_view name) {
   object.defined();
   if (name.starts_with("__")) {
-    fail("access to attribute '{}' of '{}' object is unsafe", name, type_name(object));
+    return Value::undefined(
+        fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(object)));
   }
   if (const Method method = find_method(object, name)) {
     return std::static_pointer_cast<Object>(std::make_shared<BoundMethod>(object, method));
   }
   if (const Dict* dict = object.dict()) {
     if (const Value* found = dict->find(name)) return *found;
+  }
+  if (object.sequence() && object.sequence()->kind == SequenceKind::group) {
+    if (name == "grouper") return object.sequence()->items[0];
+    if (name == "list") return object.sequence()->items[1];
   }
   if (object.object()) {
     Value found = object.object()->attribute(name);
@@ -236,7 +252,7 @@ Value get_item(const Value& object, const Value& index) {
     if (const Value* found = dict->find(index)) return *found;
   } else if (index.is_integral()) {
     const Sequence* s = object.sequence();
-    if (s && s->kind != SequenceKind::view && s->kind != SequenceKind::generator) {
+    if (is_indexed(object)) {
       const int64_t at = position(index.as_integer(), s->items.size());
       if (at >= 0) return s->items[at];
     } else if (const Text* text = object.text()) {
@@ -246,9 +262,9 @@ Value get_item(const Value& object, const Value& index) {
     }
   }
   if (index.text()) return get_attribute(object, index.text()->bytes);
-  std::string shown;
-  append_repr(index, shown);
-  return Value::undefined(fmt::format("{} has no element {}", shown_type(object), shown));
+  return Value::undefined(fmt::format("{} has no element {}", shown_type(object),
+                                      index.is_integral() ? std::to_string(index.as_integer())
+                                                          : fmt::format("of type {}", type_name(index))));
 }
 
 Value call(Interpreter& in, const Value& function, Args& args) {
@@ -316,12 +332,12 @@ Value Binary::eval(Interpreter& in) const {
     case BinaryOp::modulo:
       if (a.text()) {
         Args args;
-        if (b.sequence() && b.sequence()->kind == SequenceKind::tuple) {
+        if (b.is_tuple()) {
           args.positional = b.sequence()->items;
         } else {
           args.positional.push_back(b);
         }
-        return call_filter(in, "format", a, args);
+        return format_percent(in, a, args);
       }
       break;
     default:
@@ -348,9 +364,7 @@ Value Compare::eval(Interpreter& in) const {
   Value left = first->eval(in);
   for (const auto& [op, expr] : rest) {
     Value right = expr->eval(in);
-    if (right.text()) in.step_bytes(right.text()->bytes.size());
-    if (right.sequence()) in.step(right.sequence()->items.size());
-    if (!holds(op, left, right)) return false;
+    if (!holds(in, op, left, right)) return false;
     left = std::move(right);
   }
   return true;
@@ -360,7 +374,7 @@ Value Concat::eval(Interpreter& in) const {
   const Interpreter::Frame frame(in);
   TextBuilder out;
   for (const ExprPtr& part : parts) {
-    const Text text = to_text(part->eval(in));
+    const Text text = to_text(in, part->eval(in));
     in.step_bytes(text.bytes.size());
     out.append(text);
   }
@@ -397,11 +411,11 @@ Value Slice::eval(Interpreter& in) const {
       out.append(*text, starts[i], starts[i + 1]);
     return out.take();
   }
-  const Sequence* s = value.sequence();
-  if (!s || s->kind == SequenceKind::view || s->kind == SequenceKind::generator) {
+  if (!is_indexed(value)) {
     return Value::undefined(fmt::format("'{}' cannot be sliced", shown_type(value)));
   }
-  Sequence out{{}, s->kind == SequenceKind::range ? SequenceKind::list : s->kind};
+  const Sequence* s = value.sequence();
+  Sequence out{{}, value.is_tuple() ? SequenceKind::tuple : s->kind};
   in.step_items(s->items.size());
   for (const size_t i : slice_positions(in, *this, s->items.size())) out.items.push_back(s->items[i]);
   return out;

@@ -19,15 +19,18 @@ Value generator(Values items) {
 }
 
 Values items_of(Interpreter& in, const Value& value) {
-  Values items = iterate(value);
-  in.step_items(items.size());
-  return items;
+  return iterate(in, value);
 }
 
 // `a.b.0`: the attribute of an attribute; digits are indices. What sort, map, join and others call an
 // attribute.
-Value attribute_path(const Value& value, const Value& path) {
-  if (path.is_integral()) return get_item(value, path);
+// `otherwise`, when given, stands for what is missing at every step.
+Value attribute_path(const Value& value, const Value& path, const Value* otherwise = nullptr) {
+  const auto step = [&](const Value& from, const Value& key) {
+    Value found = get_item(from, key);
+    return found.is_undefined() && otherwise ? *otherwise : found;
+  };
+  if (path.is_integral()) return step(value, path);
   if (!path.defined().text()) fail("attribute: want a string or an integer, got {}", type_name(path));
   std::string_view rest = path.text()->bytes;
   Value found = value;
@@ -37,7 +40,7 @@ Value attribute_path(const Value& value, const Value& path) {
     int64_t index = 0;
     const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), index);
     const bool is_index = failed == std::errc() && end == name.data() + name.size();
-    found = get_item(found, is_index ? Value(index) : Value::data(std::string(name)));
+    found = step(found, is_index ? Value(index) : Value::data(std::string(name)));
     if (dot == rest.npos) return found;
     rest.remove_prefix(dot + 1);
   }
@@ -52,7 +55,7 @@ Value length(Interpreter&, const Value& v, Args& args) {
   if (v.is_undefined()) return 0;
   if (v.text()) return count_chars(v.text()->bytes);
   if (v.dict()) return v.dict()->size();
-  if (v.sequence() && v.sequence()->kind != SequenceKind::generator) return v.sequence()->items.size();
+  if (v.sequence() && !v.is_generator()) return v.sequence()->items.size();
   fail("object of type '{}' has no len()", type_name(v));
 }
 
@@ -63,26 +66,30 @@ Value default_value(Interpreter&, const Value& v, Args& args) {
 }
 
 Value first(Interpreter& in, const Value& v, Args&) {
+  // A generator gives one item and keeps the rest.
+  if (v.is_generator() && v.sequence()->taken < v.sequence()->items.size()) {
+    return v.sequence()->items[v.sequence()->taken++];
+  }
   Values items = items_of(in, v);
   return items.empty() ? Value::undefined("No first item, sequence was empty.") : items.front();
 }
 
 Value last(Interpreter& in, const Value& v, Args&) {
-  if (v.sequence() && v.sequence()->kind == SequenceKind::generator)
-    fail("'generator' object is not reversible");
+  if (v.is_generator()) fail("'generator' object is not reversible");
   Values items = items_of(in, v);
   return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
 }
 
 Value join(Interpreter& in, const Value& v, Args& args) {
   const Bound bound("join", args, {"d", "attribute"});
-  const Text separator = bound.has(0) ? to_text(bound[0]) : Text();
+  const Text separator = bound.has(0) ? to_text(in, bound[0]) : Text();
   TextBuilder out;
   bool is_first = true;
   for (const Value& item : items_of(in, v)) {
     if (!is_first) out.append(separator);
     is_first = false;
-    const Text text = to_text(bound.has(1) && !bound[1].is_none() ? attribute_path(item, bound[1]) : item);
+    const Text text =
+        to_text(in, bound.has(1) && !bound[1].is_none() ? attribute_path(item, bound[1]) : item);
     in.step_bytes(text.bytes.size() + separator.bytes.size());
     out.append(text);
   }
@@ -91,18 +98,18 @@ Value join(Interpreter& in, const Value& v, Args& args) {
 
 Value replace(Interpreter& in, const Value& v, Args& args) {
   const Bound bound("replace", args, {"old", "new", "count"}, 2);
-  const Text text = to_text(v);
-  return replace_all(in, text, to_text(bound[0]).bytes, to_text(bound[1]), bound.integer(2, -1));
+  const Text text = to_text(in, v);
+  return replace_all(in, text, to_text(in, bound[0]).bytes, to_text(in, bound[1]), bound.integer(2, -1));
 }
 
-Value trim(Interpreter&, const Value& v, Args& args) {
+Value trim(Interpreter& in, const Value& v, Args& args) {
   const Bound bound("trim", args, {"chars"});
-  const Text text = to_text(v);
+  const Text text = to_text(in, v);
   return strip(text, bound.has(0) && !bound[0].is_none() ? &bound.text(0) : nullptr, true, true);
 }
 
-Value title(Interpreter&, const Value& v, Args&) {
-  const Text text = to_text(v);
+Value title(Interpreter& in, const Value& v, Args&) {
+  const Text text = to_text(in, v);
   TextBuilder out;
   // Words begin after white space and after one of -([{<.
   const auto begins_word = [](char32_t c) {
@@ -125,7 +132,7 @@ Value title(Interpreter&, const Value& v, Args&) {
 
 Value indent(Interpreter& in, const Value& v, Args& args) {
   const Bound bound("indent", args, {"width", "first", "blank"});
-  const Text text = to_text(v);
+  const Text text = to_text(in, v);
   const int64_t width = bound.has(0) && bound[0].text() ? 0 : bound.integer(0, 4);
   if (width > 1000) fail("indent: want a width of at most 1000, got {}", width);
   const Text indention = bound.has(0) && bound[0].text()
@@ -133,7 +140,7 @@ Value indent(Interpreter& in, const Value& v, Args& args) {
                              : Text::from_author(std::string(std::max<int64_t>(width, 0), ' '));
   TextBuilder out;
   bool is_first = true;
-  for (const Text& line : split_lines(text, true)) {
+  for (const Text& line : split_lines(in, text, true)) {
     if (!is_first) out.append_trusted("\n");
     const bool indented = is_first ? bound.flag(1, false) : bound.flag(2, false) || !line.bytes.empty();
     if (indented) out.append(indention);
@@ -157,7 +164,7 @@ Value tojson(Interpreter& in, const Value& v, Args& args) {
     style.indent = bound[1].text() ? bound[1].text()->bytes : std::string(std::max<int64_t>(width, 0), ' ');
   }
   if (bound.has(2) && !bound[2].is_none()) {
-    const Values separators = iterate(bound[2]);
+    const Values separators = iterate(in, bound[2]);
     if (separators.size() != 2 || !separators[0].text() || !separators[1].text()) {
       fail("tojson: want separators of two strings");
     }
@@ -165,7 +172,7 @@ Value tojson(Interpreter& in, const Value& v, Args& args) {
     style.key_separator = separators[1].text()->bytes;
   }
   std::string out;
-  append_json(v.defined(), style, out);
+  append_json(in, v.defined(), style, out);
   in.step_bytes(out.size());
   return Value::data(std::move(out));
 }
@@ -176,19 +183,21 @@ Value to_int(Interpreter&, const Value& v, Args& args) {
     if (!(std::fabs(d) < 9.2e18)) return bound.get(0, 0);
     return static_cast<int64_t>(d);
   };
-  if (v.is_integral()) return v.as_integer();
+  if (v.defined().is_integral()) return v.as_integer();
   if (v.real()) return of_real(*v.real());
   if (!v.text()) return bound.get(0, 0);
   std::string text = strip(*v.text(), nullptr, true, true).bytes;
   std::erase(text, '_');
-  if (const auto n = parse_python_integer(text, static_cast<int>(bound.integer(1, 10)))) return *n;
+  if (const auto n =
+          parse_python_integer(text, static_cast<int>(std::clamp<int64_t>(bound.integer(1, 10), -1, 37))))
+    return *n;
   if (const auto d = parse_python_real(text)) return of_real(*d);
   return bound.get(0, 0);
 }
 
 Value to_float(Interpreter&, const Value& v, Args& args) {
   const Bound bound("float", args, {"default"});
-  if (v.is_number()) return v.as_real();
+  if (v.defined().is_number()) return v.as_real();
   if (v.text()) {
     if (const auto d = parse_python_real(strip(*v.text(), nullptr, true, true).bytes)) return *d;
   }
@@ -202,6 +211,20 @@ Value absolute(Interpreter&, const Value& v, Args&) {
   return std::abs(v.as_integer());
 }
 
+// To tens, hundreds and so on, halves to the even one.
+Value round_integer(int64_t n, int64_t precision) {
+  if (precision >= 0) return n;
+  if (precision < -18) return 0;
+  int64_t unit = 1;
+  for (int64_t i = precision; i < 0; ++i) unit *= 10;
+  int64_t units = n / unit;
+  const int64_t rest = std::abs(n % unit), half = unit / 2;
+  if (rest > half || (rest == half && units % 2 != 0)) units += n < 0 ? -1 : 1;
+  int64_t result;
+  if (__builtin_mul_overflow(units, unit, &result)) fail("integer overflow");
+  return result;
+}
+
 Value round_to(Interpreter&, const Value& v, Args& args) {
   const Bound bound("round", args, {"precision", "method"});
   if (!v.defined().is_number()) fail("type {} doesn't define round()", type_name(v));
@@ -213,7 +236,7 @@ Value round_to(Interpreter&, const Value& v, Args& args) {
   if (method == "ceil") return std::ceil(v.as_real() * scale) / scale;
   if (method == "floor") return std::floor(v.as_real() * scale) / scale;
   if (method != "common") fail("method must be common, ceil or floor");
-  if (v.is_integral() && precision >= 0) return v.as_integer();
+  if (v.is_integral()) return round_integer(v.as_integer(), precision);
   // As Python: the decimal with that many digits nearest to the number, ties judged on its exact value.
   if (precision < 0) return std::nearbyint(v.as_real() * scale) / scale;
   return std::strtod(fmt::format("{:.{}f}", v.as_real(), static_cast<int>(precision)).c_str(), nullptr);
@@ -247,7 +270,7 @@ std::vector<std::pair<Value, Value>> keyed(Interpreter& in, const Value& v, cons
 void sort_by_key(Interpreter& in, std::vector<std::pair<Value, Value>>& items, bool reverse) {
   in.step(items.size() * 20);
   std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
-    return reverse ? compare(b.first, a.first) < 0 : compare(a.first, b.first) < 0;
+    return reverse ? compare(in, b.first, a.first) < 0 : compare(in, a.first, b.first) < 0;
   });
 }
 
@@ -263,7 +286,7 @@ Value sort(Interpreter& in, const Value& v, Args& args) {
   std::vector<Value> attributes;
   if (bound.has(2) && !bound[2].is_none()) {
     if (const Text* names = bound[2].text()) {
-      for (const Text& name : split(*names, ",", -1)) attributes.emplace_back(name);
+      for (const Text& name : split(in, *names, ",", -1)) attributes.emplace_back(name);
     } else {
       attributes.push_back(bound[2]);
     }
@@ -300,7 +323,7 @@ Value extreme(Interpreter& in, const Value& v, Args& args, int sign) {
   if (items.empty()) return Value::undefined("No aggregated item, sequence was empty.");
   size_t best = 0;
   for (size_t i = 1; i < items.size(); ++i) {
-    if (compare(items[i].first, items[best].first) == sign) best = i;
+    if (compare(in, items[i].first, items[best].first) == sign) best = i;
   }
   return items[best].second;
 }
@@ -310,7 +333,7 @@ Value unique(Interpreter& in, const Value& v, Args& args) {
   Dict seen;
   Values out;
   for (auto& [key, item] : keyed(in, v, bound.has(1) ? &bound[1] : nullptr, bound.flag(0, false))) {
-    in.step(seen.size() / 16);  // keys that are no strings are searched
+    in.step_items(4);
     if (seen.find(key)) continue;
     seen.set(key, None{});
     out.push_back(std::move(item));
@@ -322,8 +345,8 @@ Value groupby(Interpreter& in, const Value& v, Args& args) {
   const Bound bound("groupby", args, {"attribute", "default", "case_sensitive"}, 1);
   std::vector<std::pair<Value, Value>> items;
   for (Value& item : items_of(in, v)) {
-    Value key = attribute_path(item, bound[0]);
-    if (key.is_undefined() && bound.has(1)) key = bound[1];
+    const Value key =
+        attribute_path(item, bound[0], bound.has(1) && !bound[1].is_none() ? &bound[1] : nullptr);
     Value folded = bound.flag(2, false) ? key : fold_case(key);
     items.emplace_back(std::move(folded), Value::tuple({key, std::move(item)}));
   }
@@ -333,10 +356,10 @@ Value groupby(Interpreter& in, const Value& v, Args& args) {
     Values members;
     const Value name = items[begin].second.sequence()->items[0];
     size_t end = begin;
-    for (; end < items.size() && equals(items[end].first, items[begin].first); ++end) {
+    for (; end < items.size() && equals(in, items[end].first, items[begin].first); ++end) {
       members.push_back(items[end].second.sequence()->items[1]);
     }
-    groups.push_back(Value::tuple({name, Value(std::move(members))}));
+    groups.push_back(Sequence{{name, Value(std::move(members))}, SequenceKind::group});
     begin = end;
   }
   return groups;
@@ -355,8 +378,8 @@ Value map(Interpreter& in, const Value& v, Args& args) {
     const Value* otherwise = named("default");
     if (!attribute) fail("map requires a filter argument");
     for (const Value& item : items_of(in, v)) {
-      Value found = attribute_path(item, *attribute);
-      out.push_back(found.is_undefined() && otherwise ? *otherwise : std::move(found));
+      out.push_back(
+          attribute_path(item, *attribute, otherwise && !otherwise->is_none() ? otherwise : nullptr));
     }
     return generator(std::move(out));
   }
@@ -364,6 +387,7 @@ Value map(Interpreter& in, const Value& v, Args& args) {
   const std::string name = args.positional[0].text()->bytes;
   for (const Value& item : items_of(in, v)) {
     const Interpreter::Frame frame(in);
+    in.step_items(args.positional.size() + args.named.size() * 3);
     Args rest = args;
     rest.positional.erase(rest.positional.begin());
     out.push_back(call_filter(in, name, item, rest));
@@ -382,6 +406,7 @@ Value choose(Interpreter& in, const Value& v, Args& args, bool by_attribute, boo
     bool holds = subject.truthy();
     if (args.positional.size() > test_at) {
       if (!args.positional[test_at].text()) fail("select: want the name of a test");
+      in.step_items(args.positional.size() + args.named.size() * 3);
       Args rest = args;
       rest.positional.erase(rest.positional.begin(), rest.positional.begin() + test_at + 1);
       holds = call_test(in, args.positional[test_at].text()->bytes, subject, rest);
@@ -461,7 +486,7 @@ Value attr(Interpreter&, const Value& v, Args& args) {
 }
 
 Value escape(Interpreter& in, const Value& v, Args&) {
-  Text text = to_text(v);
+  Text text = to_text(in, v);
   for (const auto& [from, to] :
        {std::pair("&", "&amp;"), {"<", "&lt;"}, {">", "&gt;"}, {"'", "&#39;"}, {"\"", "&#34;"}}) {
     text = replace_all(in, text, from, Text::from_data(to), -1);
@@ -469,9 +494,9 @@ Value escape(Interpreter& in, const Value& v, Args&) {
   return text;
 }
 
-Value truncate(Interpreter&, const Value& v, Args& args) {
+Value truncate(Interpreter& in, const Value& v, Args& args) {
   const Bound bound("truncate", args, {"length", "killwords", "end", "leeway"});
-  const Text text = to_text(v), end = bound.has(2) ? to_text(bound[2]) : Text::from_author("...");
+  const Text text = to_text(in, v), end = bound.has(2) ? to_text(in, bound[2]) : Text::from_author("...");
   const int64_t most = bound.integer(0, 255), leeway = bound.integer(3, 5);
   const auto end_length = static_cast<int64_t>(count_chars(end.bytes));
   if (most < end_length) fail("expected length >= {}, got {}", end_length, most);
@@ -488,8 +513,8 @@ Value truncate(Interpreter&, const Value& v, Args& args) {
   return out.take();
 }
 
-Value wordcount(Interpreter&, const Value& v, Args&) {
-  const Text text = to_text(v);
+Value wordcount(Interpreter& in, const Value& v, Args&) {
+  const Text text = to_text(in, v);
   int64_t words = 0;
   bool inside = false;
   for (size_t at = 0; at < text.bytes.size();) {
@@ -502,13 +527,15 @@ Value wordcount(Interpreter&, const Value& v, Args&) {
   return words;
 }
 
-Value urlencode(Interpreter&, const Value& v, Args&) {
-  const auto quote = [](const Value& value, bool slash_is_safe) {
+Value urlencode(Interpreter& in, const Value& v, Args&) {
+  const auto quote = [&in](const Value& value, bool slash_is_safe) {
     std::string out;
-    for (const char c : to_text(value).bytes) {
+    for (const char c : to_text(in, value).bytes) {
       const bool safe = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_' ||
                         c == '.' || c == '-' || c == '~' || (c == '/' && slash_is_safe);
-      if (safe) {
+      if (c == ' ' && !slash_is_safe) {
+        out += '+';  // as in a query
+      } else if (safe) {
         out += c;
       } else {
         out += fmt::format("%{:02X}", static_cast<uint8_t>(c));
@@ -525,7 +552,7 @@ Value urlencode(Interpreter&, const Value& v, Args&) {
     for (const auto& [key, value] : v.dict()->items()) pair(key, value);
   } else {
     for (const Value& item : v.sequence()->items) {
-      const Values parts = iterate(item);
+      const Values parts = iterate(in, item);
       if (parts.size() != 2) fail("urlencode: want pairs");
       pair(parts[0], parts[1]);
     }
@@ -535,7 +562,7 @@ Value urlencode(Interpreter&, const Value& v, Args&) {
 
 Value center(Interpreter& in, const Value& v, Args& args) {
   const Bound bound("center", args, {"width"});
-  return pad(in, to_text(v), bound.integer(0, 80), ' ', Align::center);
+  return pad(in, to_text(in, v), bound.integer(0, 80), " ", Align::center);
 }
 
 const std::unordered_map<std::string_view, Filter>& filters() {
@@ -578,15 +605,15 @@ const std::unordered_map<std::string_view, Filter>& filters() {
         {"center", center},
         {"format", format_percent},
     };
-    t["string"] = t["safe"] = [](Interpreter&, const Value& v, Args&) -> Value { return to_text(v); };
-    t["upper"] = [](Interpreter&, const Value& v, Args&) -> Value {
-      return convert_case(to_text(v), Case::upper);
+    t["string"] = t["safe"] = [](Interpreter& in, const Value& v, Args&) -> Value { return to_text(in, v); };
+    t["upper"] = [](Interpreter& in, const Value& v, Args&) -> Value {
+      return convert_case(to_text(in, v), Case::upper);
     };
-    t["lower"] = [](Interpreter&, const Value& v, Args&) -> Value {
-      return convert_case(to_text(v), Case::lower);
+    t["lower"] = [](Interpreter& in, const Value& v, Args&) -> Value {
+      return convert_case(to_text(in, v), Case::lower);
     };
-    t["capitalize"] = [](Interpreter&, const Value& v, Args&) -> Value {
-      return convert_case(to_text(v), Case::title, Case::lower);
+    t["capitalize"] = [](Interpreter& in, const Value& v, Args&) -> Value {
+      return convert_case(to_text(in, v), Case::title, Case::lower);
     };
     t["min"] = [](Interpreter& in, const Value& v, Args& a) { return extreme(in, v, a, -1); };
     t["max"] = [](Interpreter& in, const Value& v, Args& a) { return extreme(in, v, a, 1); };

@@ -6,16 +6,28 @@ namespace headrace::text::jinja {
 
 // --- scopes ---
 
-const Value* Scope::find(int name) const {
-  for (const Scope* scope = this; scope != nullptr; scope = scope->parent_.get()) {
-    for (const auto& [id, value] : scope->values_) {
-      if (id == name) return &value;
-    }
-  }
-  return nullptr;
+Scope::Scope(std::shared_ptr<Scope> parent)
+    : parent_(std::move(parent)), depth_(parent_ ? parent_->depth_ + 1 : 0) {
+  // Recursion within bounds makes shorter chains; macros that are kept and called again could make any.
+  constexpr int kMaxDepth = 3000;
+  if (depth_ > kMaxDepth) throw TemplateError{Code::resource_exhausted, "scopes are nested too deep"};
 }
 
-void Scope::set(int name, Value value) {
+const Value* Scope::find(Budget& in, int name) const {
+  size_t visited = 0;
+  const Value* found = nullptr;
+  for (const Scope* scope = this; scope != nullptr && !found; scope = scope->parent_.get()) {
+    visited += 1 + scope->values_.size();
+    for (const auto& [id, value] : scope->values_) {
+      if (id == name) found = &value;
+    }
+  }
+  in.step(visited / 16);
+  return found;
+}
+
+void Scope::set(Budget& in, int name, Value value) {
+  in.step(values_.size() / 16);
   for (auto& [id, old] : values_) {
     if (id == name) {
       old = std::move(value);
@@ -25,17 +37,19 @@ void Scope::set(int name, Value value) {
   values_.emplace_back(name, std::move(value));
 }
 
-// Several families build a control token around the role ("<|" + message.role + "|>"), so a role of the protocol is a word of the
-// template's; any other stays text, or a caller could spell "<|endoftext|>" with it.
+// Several families build a control token around the role ("<|" + message.role + "|>"), so a role of the
+// protocol is a word of the template's; any other stays text, or a caller could spell "<|endoftext|>" with
+// it.
 Value with_trusted_roles(const Value& messages) {
-  static constexpr std::string_view roles[] = {"system", "developer", "user",     "assistant", "tool",
+  static constexpr std::string_view roles[] = {"system", "developer", "user",     "assistant",  "tool",
                                                "model",  "ipython",   "function", "environment"};
   if (messages.sequence() == nullptr) return messages;
   Values out = messages.sequence()->items;
   for (Value& message : out) {
     const Value* role = message.dict() ? message.dict()->find(std::string_view("role")) : nullptr;
     const Text* text = role ? role->text() : nullptr;
-    if (text == nullptr || std::find(std::begin(roles), std::end(roles), text->bytes) == std::end(roles)) continue;
+    if (text == nullptr || std::find(std::begin(roles), std::end(roles), text->bytes) == std::end(roles))
+      continue;
     Dict changed = *message.dict();
     changed.set(Value::data("role"), Text::from_author(text->bytes));
     message = std::move(changed);
@@ -46,7 +60,11 @@ Value with_trusted_roles(const Value& messages) {
 // --- the interpreter ---
 
 Interpreter::Interpreter(const Template& source, const Value& variables, const RenderLimits& limits)
-    : template_(source), limits_(limits), root_(std::make_shared<Scope>(nullptr)), scope_(root_) {
+    : Budget(limits.max_steps),
+      template_(source),
+      limits_(limits),
+      root_(std::make_shared<Scope>(nullptr)),
+      scope_(root_) {
   // Control tokens that the checkpoint names are the template's words, whoever passes them in.
   static constexpr std::string_view trusted[] = {"bos_token", "eos_token", "pad_token", "unk_token",
                                                  "sep_token", "cls_token", "mask_token"};
@@ -56,9 +74,10 @@ Interpreter::Interpreter(const Template& source, const Value& variables, const R
     if (value == nullptr) continue;
     const bool is_token =
         std::find(std::begin(trusted), std::end(trusted), source.names[id]) != std::end(trusted);
-    root_->set(static_cast<int>(id), is_token && value->text()        ? Text::from_author(value->text()->bytes)
-                                     : source.names[id] == "messages" ? with_trusted_roles(*value)
-                                                                      : *value);
+    root_->set(*this, static_cast<int>(id),
+               is_token && value->text()        ? Text::from_author(value->text()->bytes)
+               : source.names[id] == "messages" ? with_trusted_roles(*value)
+                                                : *value);
   }
 }
 
@@ -68,13 +87,9 @@ Interpreter::~Interpreter() {
 }
 
 Text Interpreter::render() {
+  stack_ = static_cast<const char*>(__builtin_frame_address(0));
   exec(template_.body);
   return output_.take();
-}
-
-void Interpreter::too_many_steps() const {
-  throw TemplateError{Code::resource_exhausted,
-                      fmt::format("rendering took more than {} steps", limits_.max_steps)};
 }
 
 void Interpreter::too_deep() const {
@@ -126,7 +141,7 @@ void Interpreter::write(const Value& value) {
     output_.append(*text);
     step_bytes(text->bytes.size());
   } else {
-    const Text made = to_text(value);
+    const Text made = to_text(*this, value);
     output_.append(made);
     step_bytes(made.bytes.size());
   }
@@ -139,8 +154,8 @@ void Interpreter::write_trusted(std::string_view bytes) {
   check_output();
 }
 
-Value Interpreter::look_up(int id) const {
-  if (const Value* value = scope_->find(id)) return *value;
+Value Interpreter::look_up(int id) {
+  if (const Value* value = scope_->find(*this, id)) return *value;
   Value global = find_global(name(id));
   if (!global.is_undefined()) return global;
   return Value::undefined(fmt::format("'{}' is undefined", name(id)));
@@ -149,7 +164,7 @@ Value Interpreter::look_up(int id) const {
 void Interpreter::assign(const Target& target, Value value) {
   if (target.parts.empty()) {
     if (target.attribute.empty()) {
-      scope_->set(target.name, std::move(value));
+      scope_->set(*this, target.name, std::move(value));
       return;
     }
     const Value holder = look_up(target.name);
@@ -158,7 +173,7 @@ void Interpreter::assign(const Target& target, Value value) {
     }
     return;
   }
-  Values values = iterate(value);
+  Values values = iterate(*this, value);
   if (values.size() != target.parts.size()) {
     fail("cannot unpack {} values into {} names", values.size(), target.parts.size());
   }
@@ -170,7 +185,8 @@ Args Interpreter::evaluate(const CallArgs& args) {
   for (const ExprPtr& arg : args.positional) out.positional.push_back(arg->eval(*this));
   for (const auto& [name, arg] : args.named) out.named.emplace_back(name, arg->eval(*this));
   if (args.star) {
-    for (Value& value : iterate(args.star->eval(*this).defined())) out.positional.push_back(std::move(value));
+    for (Value& value : iterate(*this, args.star->eval(*this).defined()))
+      out.positional.push_back(std::move(value));
   }
   if (args.star_star) {
     const Value named = args.star_star->eval(*this);
@@ -209,23 +225,24 @@ Value Macro::call(Interpreter& in, Args& args) {
   Values extra;
   for (size_t i = 0; i < args.positional.size(); ++i) {
     if (i < parameters.size()) {
-      mine->set(parameters[i].name, args.positional[i]);
+      mine->set(in, parameters[i].name, args.positional[i]);
       given[i] = true;
     } else {
       extra.push_back(args.positional[i]);
     }
   }
   Dict extra_named;
-  mine->set(in.source().name_caller, Value::undefined("no caller defined"));
+  mine->set(in, in.source().name_caller, Value::undefined("no caller defined"));
   for (auto& [name, value] : args.named) {
     size_t i = 0;
+    in.step(parameters.size() / 8);
     while (i < parameters.size() && parameters[i].text != name) ++i;
     if (i < parameters.size()) {
       if (given[i]) fail("macro '{}' got multiple values for argument '{}'", definition.title, name);
-      mine->set(parameters[i].name, value);
+      mine->set(in, parameters[i].name, value);
       given[i] = true;
-    } else if (name == "caller") {
-      mine->set(in.source().name_caller, value);
+    } else if (name == "caller" && definition.uses_caller) {
+      mine->set(in, in.source().name_caller, value);
     } else {
       extra_named.set(Value::data(name), value);
     }
@@ -234,15 +251,17 @@ Value Macro::call(Interpreter& in, Args& args) {
     fail("macro '{}' takes not more than {} argument(s)", definition.title, parameters.size());
   }
   if (extra_named.size() > 0 && !definition.uses_kwargs) {
+    if (extra_named.find(std::string_view("caller")))
+      fail("macro '{}' has no use for a caller", definition.title);
     fail("macro '{}' takes no keyword argument '{}'", definition.title,
          extra_named.items()[0].first.text()->bytes);
   }
-  mine->set(in.source().name_varargs, Value::tuple(std::move(extra)));
-  mine->set(in.source().name_kwargs, std::move(extra_named));
+  mine->set(in, in.source().name_varargs, Value::tuple(std::move(extra)));
+  mine->set(in, in.source().name_kwargs, std::move(extra_named));
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (given[i]) continue;
     const auto& parameter = parameters[i];
-    mine->set(parameter.name,
+    mine->set(in, parameter.name,
               parameter.default_value
                   ? parameter.default_value->eval(in)
                   : Value::undefined(fmt::format("parameter '{}' was not provided", parameter.text)));
@@ -250,42 +269,77 @@ Value Macro::call(Interpreter& in, Args& args) {
   return in.capture(definition.body);
 }
 
-// `loop` inside {% for %}. It may outlive its loop, in a namespace.
+// A run of {% for %}, and `loop` inside it. Conditions are evaluated as the run goes on, as late as Jinja
+// does: what the body puts into a namespace may decide on later items. It may outlive its loop, in a
+// namespace.
 struct Loop final : Object, std::enable_shared_from_this<Loop> {
+  Loop(Interpreter& interpreter, const For& f, Value all, int level)
+      : Object(all.nesting() + 1),
+        in(interpreter),
+        statement(f),
+        outer(interpreter.scope()),
+        sequence(std::move(all)),
+        depth(level) {}
   std::string type_name() const override { return "LoopContext"; }
   bool callable() const override { return true; }
-  Value call(Interpreter& in, Args& args) override {
+  Value call(Interpreter&, Args& args) override {
     if (!statement.recursive) fail("the loop must have the 'recursive' marker to be called recursively");
     const Bound bound("loop", args, {"iterable"}, 1);
     const Interpreter::Frame frame(in);
     return in.capture_loop(statement, bound[0], depth + 1);
   }
   Value attribute(std::string_view name) override;
+  void release() override { last_changed.clear(); }
 
-  Loop(const For& f, Value all, int level) : statement(f), sequence(std::move(all)), depth(level) {}
   const Values& items() const { return sequence.sequence()->items; }
+  // Whether there is an i-th item that the condition takes; 0 is the first.
+  bool reach(size_t i) {
+    while (taken.size() <= i && seen < items().size()) {
+      const size_t candidate = seen++;
+      if (accepts(items()[candidate])) taken.push_back(static_cast<uint32_t>(candidate));
+    }
+    return i < taken.size();
+  }
+  const Value& item(size_t i) const { return items()[taken[i]]; }
+  size_t length() {
+    reach(SIZE_MAX);
+    return taken.size();
+  }
 
+  Interpreter& in;
   const For& statement;
+  std::shared_ptr<Scope> outer;
   Value sequence;
+  std::vector<uint32_t> taken;  // the places of the items so far
+  size_t seen = 0;
   int depth;
   size_t index = 0;
   Values last_changed;
   bool changed_before = false;
+
+ private:
+  bool accepts(const Value& item) {
+    if (!statement.condition) return true;
+    const EnterScope enter(in, std::make_shared<Scope>(outer));
+    in.assign(statement.target, item);
+    return statement.condition->eval(in).truthy();
+  }
 };
 
 // `loop.cycle(...)` and `loop.changed(...)`.
 struct LoopMethod final : Object {
-  LoopMethod(std::shared_ptr<Loop> l, bool c) : loop(std::move(l)), cycles(c) {}
+  LoopMethod(std::shared_ptr<Loop> l, bool c) : Object(l->nesting + 1), loop(std::move(l)), cycles(c) {}
   std::string type_name() const override { return "method"; }
   bool callable() const override { return true; }
-  Value call(Interpreter&, Args& args) override {
+  Value call(Interpreter& in, Args& args) override {
     if (cycles) {
       if (args.positional.empty()) fail("no items for cycling given");
       return args.positional[loop->index % args.positional.size()];
     }
     const bool same =
-        loop->changed_before && equals(Value::tuple(loop->last_changed), Value::tuple(args.positional));
-    loop->changed_before = true;
+        loop->changed_before && equals(in, Value::tuple(loop->last_changed), Value::tuple(args.positional));
+    // loop.changed(loop) makes the loop own itself.
+    if (!std::exchange(loop->changed_before, true)) in.keep(loop);
     loop->last_changed = args.positional;
     return !same;
   }
@@ -294,24 +348,22 @@ struct LoopMethod final : Object {
 };
 
 Value Loop::attribute(std::string_view name) {
-  const size_t length = items().size();
   if (name == "index") return index + 1;
   if (name == "index0") return index;
   if (name == "first") return index == 0;
-  if (name == "last") return index + 1 == length;
-  if (name == "length") return length;
-  if (name == "revindex") return length - index;
-  if (name == "revindex0") return length - index - 1;
+  if (name == "last") return !reach(index + 1);
+  if (name == "length") return length();
+  if (name == "revindex") return length() - index;
+  if (name == "revindex0") return length() - index - 1;
   if (name == "depth") return depth + 1;
   if (name == "depth0") return depth;
   if (name == "cycle" || name == "changed") {
     return std::static_pointer_cast<Object>(
         std::make_shared<LoopMethod>(shared_from_this(), name == "cycle"));
   }
-  if (name == "previtem")
-    return index > 0 ? items()[index - 1] : Value::undefined("there is no previous item");
+  if (name == "previtem") return index > 0 ? item(index - 1) : Value::undefined("there is no previous item");
   if (name == "nextitem")
-    return index + 1 < length ? items()[index + 1] : Value::undefined("there is no next item");
+    return reach(index + 1) ? item(index + 1) : Value::undefined("there is no next item");
   return {};
 }
 
@@ -342,34 +394,19 @@ Flow For::exec(Interpreter& in) const {
 }
 
 void For::run(Interpreter& in, const Value& iterable_value, int depth) const {
-  Values items = iterate(iterable_value);
-  in.step(items.size());
-  if (condition) {
-    Values kept;
-    for (Value& item : items) {
-      const EnterScope enter(in, std::make_shared<Scope>(in.scope()));
-      in.assign(target, item);
-      if (condition->eval(in).truthy()) kept.push_back(std::move(item));
-    }
-    items = std::move(kept);
-  }
-  if (items.empty()) {
+  const auto loop = std::make_shared<Loop>(in, *this, Value(iterate(in, iterable_value)), depth);
+  bool completed = false;  // a run of the body came to its end: what Jinja's else looks at
+  for (; loop->reach(loop->index); ++loop->index) {
     const EnterScope enter(in, std::make_shared<Scope>(in.scope()));
-    in.exec(otherwise);
-    return;
+    in.scope()->set(in, in.source().name_loop, std::static_pointer_cast<Object>(loop));
+    in.assign(target, loop->item(loop->index));
+    const Flow flow = in.exec(body);
+    if (flow == Flow::break_loop) break;
+    completed |= flow == Flow::normal;
   }
-  const auto loop = std::make_shared<Loop>(*this, Value(std::move(items)), depth);
-  // loop.changed(loop) would make the loop own itself.
-  const struct Forget {
-    ~Forget() { loop.last_changed.clear(); }
-    Loop& loop;
-  } forget{*loop};
-  for (; loop->index < loop->items().size(); ++loop->index) {
-    const EnterScope enter(in, std::make_shared<Scope>(in.scope()));
-    in.scope()->set(in.source().name_loop, std::static_pointer_cast<Object>(loop));
-    in.assign(target, loop->items()[loop->index]);
-    if (in.exec(body) == Flow::break_loop) break;
-  }
+  if (completed || otherwise.empty()) return;
+  const EnterScope enter(in, std::make_shared<Scope>(in.scope()));
+  in.exec(otherwise);
 }
 
 Flow Set::exec(Interpreter& in) const {
@@ -388,7 +425,7 @@ Flow Set::exec(Interpreter& in) const {
 }
 
 Flow MacroDef::exec(Interpreter& in) const {
-  in.scope()->set(name, std::static_pointer_cast<Object>(std::make_shared<Macro>(*this, in.scope())));
+  in.scope()->set(in, name, std::static_pointer_cast<Object>(std::make_shared<Macro>(*this, in.scope())));
   return Flow::normal;
 }
 

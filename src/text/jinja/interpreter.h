@@ -15,17 +15,19 @@ namespace headrace::text::jinja {
 // Names that one block of the template gives values to. Scopes are few names long; a search beats a map.
 class Scope {
  public:
-  explicit Scope(std::shared_ptr<Scope> parent) : parent_(std::move(parent)) {}
-  const Value* find(int name) const;  // here or in a parent
-  void set(int name, Value value);
+  explicit Scope(std::shared_ptr<Scope> parent);
+  // Here or in a parent.
+  const Value* find(Budget& in, int name) const;
+  void set(Budget& in, int name, Value value);
   void clear() { values_.clear(); }
 
  private:
   std::vector<std::pair<int, Value>> values_;
   std::shared_ptr<Scope> parent_;
+  int depth_;
 };
 
-class Interpreter {
+class Interpreter : public Budget {
  public:
   Interpreter(const Template& source, const Value& variables, const RenderLimits& limits);
   ~Interpreter();
@@ -34,21 +36,13 @@ class Interpreter {
 
   Text render();
 
-  // Counts evaluated nodes. What is built counts too, a step per 8 bytes, so that max_steps bounds the memory
-  // that a template can hold at once.
-  void step(uint64_t n = 1) {
-    steps_ += n;
-    if (steps_ > limits_.max_steps) too_many_steps();
-  }
-  void step_bytes(size_t bytes) { step(bytes / 8); }
-  void step_items(size_t items) { step(items * (sizeof(Value) / 8)); }
-
   // One level deeper in the template's tree while it lives; errors that pass learn their line.
   class Frame {
    public:
     explicit Frame(Interpreter& in) : in_(in) {
       in.step();
-      if (++in.depth_ > kMaxDepth) in.too_deep();
+      const auto* here = static_cast<const char*>(__builtin_frame_address(0));
+      if (++in.depth_ > kMaxDepth || in.stack_ - here > kMaxStackBytes) in.too_deep();
     }
     ~Frame() { --in_.depth_; }
     Frame(const Frame&) = delete;
@@ -67,7 +61,7 @@ class Interpreter {
 
   const std::string& name(int id) const { return template_.names[id]; }
   const Template& source() const { return template_; }
-  Value look_up(int name) const;
+  Value look_up(int name);
   void assign(const Target& target, Value value);
   Args evaluate(const CallArgs& args);
 
@@ -81,7 +75,8 @@ class Interpreter {
 
  private:
   static constexpr int kMaxDepth = 2500;
-  [[noreturn]] void too_many_steps() const;
+  // A thread has 2 MiB where the system sets no limit of its own.
+  static constexpr ptrdiff_t kMaxStackBytes = 3 << 19;
   [[noreturn]] void too_deep() const;
   template <class Write>
   Text capture_with(Write write);
@@ -89,7 +84,7 @@ class Interpreter {
 
   const Template& template_;
   const RenderLimits& limits_;
-  uint64_t steps_ = 0;
+  const char* stack_ = nullptr;  // where render() began
   int depth_ = 0;
   TextBuilder output_;
   size_t outer_output_ = 0;  // bytes in the builders that captures set aside

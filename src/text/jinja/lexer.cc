@@ -136,6 +136,7 @@ class Lexer {
   }
 
   void lex_raw() {
+    if (at_ >= source_.size()) return;  // as Jinja has it
     for (size_t tag = source_.find("{%", at_); tag != source_.npos; tag = source_.find("{%", tag + 1)) {
       const char sign = sign_at(tag + 2);
       size_t at = skip_space(tag + 2 + (sign != 0));
@@ -298,6 +299,8 @@ class Lexer {
         }
         if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) code = kReplacement;
         append_utf8(out, code);
+      } else if (c == 'N') {
+        error_at("string: \\N names a character; write \\u or \\U");
       } else {
         out += '\\';
         out += c;

@@ -13,8 +13,18 @@
 namespace headrace::text::jinja {
 namespace {
 
-Value texts(Interpreter& in, std::vector<Text> parts) {
-  in.step_items(parts.size() * 4);
+// Digits that are not decimal, such as superscripts and circled ones.
+bool is_digit_elsewhere(char32_t c) {
+  static constexpr std::pair<char32_t, char32_t> ranges[] = {
+      {0xB2, 0xB3},     {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},   {0x2070, 0x2070},
+      {0x2074, 0x2079}, {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247C},   {0x2488, 0x2490},
+      {0x24EA, 0x24EA}, {0x24F5, 0x24FD},   {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},
+      {0x278A, 0x2792}, {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
+  return std::any_of(std::begin(ranges), std::end(ranges),
+                     [c](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+Value texts(std::vector<Text> parts) {
   Values out;
   for (Text& part : parts) out.push_back(std::move(part));
   return out;
@@ -30,10 +40,10 @@ Value split_method(Interpreter& in, const Value& self, Args& args, bool from_rig
   const Text& text = *self.text();
   const int64_t most = bound.integer(1, -1);
   in.step_bytes(text.bytes.size());
-  if (!bound.has(0) || bound[0].is_none()) return texts(in, split_words(text, most, from_right));
+  if (!bound.has(0) || bound[0].is_none()) return texts(split_words(in, text, most, from_right));
   const std::string& separator = bound.text(0).bytes;
   if (separator.empty()) fail("empty separator");
-  return texts(in, from_right ? split_from_right(text, separator, most) : split(text, separator, most));
+  return texts(from_right ? split_from_right(in, text, separator, most) : split(in, text, separator, most));
 }
 
 // [start, end) of find(), count() and startswith(), in bytes.
@@ -56,8 +66,9 @@ Value affix_method(const Value& self, Args& args, bool at_start) {
       fail("startswith first arg must be str or a tuple of str, not {}", type_name(affix));
     return at_start ? text.starts_with(affix.text()->bytes) : text.ends_with(affix.text()->bytes);
   };
-  if (const Sequence* s = bound[0].sequence(); s && s->kind == SequenceKind::tuple) {
-    return std::any_of(s->items.begin(), s->items.end(), fits);
+  if (bound[0].is_tuple()) {
+    const Values& affixes = bound[0].sequence()->items;
+    return std::any_of(affixes.begin(), affixes.end(), fits);
   }
   return fits(bound[0]);
 }
@@ -68,7 +79,7 @@ Value find_method_impl(const Value& self, Args& args, bool last, bool must) {
   const ByteRange range = search_range(bound, 1, all);
   const std::string_view text = all.substr(0, range.end);
   const std::string& wanted = bound.text(0).bytes;
-  size_t found = last ? text.rfind(wanted) : text.find(wanted, range.begin);
+  size_t found = last ? find_last_text(text, wanted) : find_text(text, wanted, range.begin);
   if (found != text.npos && found < range.begin) found = text.npos;
   if (found == text.npos) {
     if (must) fail("substring not found");
@@ -85,7 +96,8 @@ Value count_method(Interpreter&, const Value& self, Args& args) {
   const std::string& wanted = bound.text(0).bytes;
   if (wanted.empty()) return count_chars(text) + 1;
   int64_t n = 0;
-  for (size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + wanted.size())) ++n;
+  for (size_t at = find_text(text, wanted); at != text.npos; at = find_text(text, wanted, at + wanted.size()))
+    ++n;
   return n;
 }
 
@@ -98,7 +110,7 @@ Value join_method(Interpreter& in, const Value& self, Args& args) {
   const Bound bound("join", args, {"iterable"}, 1);
   TextBuilder out;
   size_t n = 0;
-  for (const Value& item : iterate(bound[0].defined())) {
+  for (const Value& item : iterate(in, bound[0].defined())) {
     if (!item.text()) fail("sequence item {}: expected str instance, {} found", n, type_name(item));
     if (n++ > 0) out.append(*self.text());
     out.append(*item.text());
@@ -112,7 +124,7 @@ Value partition_method(Interpreter&, const Value& self, Args& args, bool from_ri
   const Text& text = *self.text();
   const std::string& separator = bound.text(0).bytes;
   if (separator.empty()) fail("empty separator");
-  const size_t at = from_right ? text.bytes.rfind(separator) : text.bytes.find(separator);
+  const size_t at = from_right ? find_last_text(text.bytes, separator) : find_text(text.bytes, separator);
   if (at == std::string::npos) {
     if (from_right) return Value::tuple({Text(), Text(), self});
     return Value::tuple({self, Text(), Text()});
@@ -133,8 +145,8 @@ Value remove_affix(const Value& self, Args& args, bool prefix) {
 Value pad_method(Interpreter& in, const Value& self, Args& args, Align align) {
   const Bound bound("ljust", args, {"width", "fillchar"}, 1);
   const std::string fill = bound.has(1) ? bound.text(1).bytes : " ";
-  if (fill.size() != 1) fail("the fill character must be exactly one ASCII character long");
-  return pad(in, *self.text(), bound.integer(0, 0), fill[0], align);
+  if (count_chars(fill) != 1) fail("the fill character must be exactly one character long");
+  return pad(in, *self.text(), bound.integer(0, 0), fill, align);
 }
 
 Value zfill(Interpreter& in, const Value& self, Args& args) {
@@ -143,7 +155,7 @@ Value zfill(Interpreter& in, const Value& self, Args& args) {
   const bool sign = text.bytes.starts_with('-') || text.bytes.starts_with('+');
   TextBuilder out;
   out.append(text, 0, sign);
-  out.append(pad(in, text.sub(sign, text.bytes.size()), bound.integer(0, 0) - sign, '0', Align::right));
+  out.append(pad(in, text.sub(sign, text.bytes.size()), bound.integer(0, 0) - sign, "0", Align::right));
   return out.take();
 }
 
@@ -173,55 +185,55 @@ Value title_method(Interpreter&, const Value& self, Args&) {
   return out.take();
 }
 
-Value swapcase(Interpreter&, const Value& self, Args&) {
+// A title has at least one letter with case, and each word begins with its only upper case one.
+Value is_title(Interpreter&, const Value& self, Args&) {
+  const std::string_view text = self.text()->bytes;
+  bool in_word = false, any = false;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text.substr(at));
+    at += c.length;
+    const bool capital = has_case(c.code, Case::upper) || has_case(c.code, Case::title);
+    const bool small = has_case(c.code, Case::lower);
+    if ((capital && in_word) || (small && !in_word)) return false;
+    in_word = capital || small;
+    any |= in_word;
+  }
+  return any;
+}
+
+Value expand_tabs(Interpreter& in, const Value& self, Args& args) {
+  const Bound bound("expandtabs", args, {"tabsize"});
+  const int64_t width = bound.integer(0, 8);
+  if (width > 1000) fail("expandtabs: want a width of at most 1000, got {}", width);
   const Text& text = *self.text();
   TextBuilder out;
+  int64_t column = 0;
   for (size_t at = 0; at < text.bytes.size();) {
     const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));
-    out.append(
-        convert_case(text.sub(at, at + c.length), has_case(c.code, Case::upper) ? Case::lower : Case::upper));
+    if (c.code == '\t') {
+      const int64_t spaces = width > 0 ? width - column % width : 0;
+      in.step_bytes(spaces);
+      out.append_data(std::string(spaces, ' '));
+      column += spaces;
+    } else {
+      out.append(text, at, at + c.length);
+      column = c.code == '\n' || c.code == '\r' ? 0 : column + 1;
+    }
     at += c.length;
   }
   return out.take();
 }
 
-// "{} {0} {name}".format(...): fields without conversions and format specifications.
-Value format_method(Interpreter& in, const Value& self, Args& args) {
-  const Text& source = *self.text();
-  const std::string& f = source.bytes;
+Value swapcase(Interpreter&, const Value& self, Args&) {
+  const Text& text = *self.text();
   TextBuilder out;
-  size_t automatic = 0;
-  for (size_t at = 0; at < f.size();) {
-    const size_t brace = std::min(f.find_first_of("{}", at), f.size());
-    out.append(source, at, brace);
-    if (brace == f.size()) break;
-    if (brace + 1 < f.size() && f[brace + 1] == f[brace]) {
-      out.append(source, brace, brace + 1);
-      at = brace + 2;
-      continue;
-    }
-    const size_t close = f.find('}', brace);
-    if (f[brace] == '}' || close == f.npos) fail("single '{}' encountered in format string", f[brace]);
-    const std::string_view field = std::string_view(f).substr(brace + 1, close - brace - 1);
-    const bool plain = std::all_of(field.begin(), field.end(),
-                                   [](char c) { return c == '_' || std::isalnum(static_cast<uint8_t>(c)); });
-    if (!plain)
-      throw TemplateError{Code::unsupported, fmt::format("format field '{}' is not implemented", field)};
-    const Value* value = nullptr;
-    if (const auto index =
-            field.empty() ? std::optional<int64_t>(automatic++) : parse_python_integer(field, 10)) {
-      if (*index >= 0 && static_cast<size_t>(*index) < args.positional.size())
-        value = &args.positional[*index];
-    } else {
-      for (const auto& [name, v] : args.named) {
-        if (name == field) value = &v;
-      }
-    }
-    if (!value) fail("format: there is no value for the field '{}'", field);
-    const Text text = to_text(*value);
-    in.step_bytes(text.bytes.size());
-    out.append(text);
-    at = close + 1;
+  for (size_t at = 0; at < text.bytes.size();) {
+    const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));
+    const Text letter = text.sub(at, at + c.length);
+    out.append(has_case(c.code, Case::title)
+                   ? letter
+                   : convert_case(letter, has_case(c.code, Case::upper) ? Case::lower : Case::upper));
+    at += c.length;
   }
   return out.take();
 }
@@ -230,7 +242,7 @@ const std::unordered_map<std::string_view, Method>& string_methods() {
   static const std::unordered_map<std::string_view, Method> table = [] {
     std::unordered_map<std::string_view, Method> t = {
         {"count", count_method}, {"replace", replace_method}, {"join", join_method},     {"zfill", zfill},
-        {"title", title_method}, {"swapcase", swapcase},      {"format", format_method},
+        {"title", title_method}, {"swapcase", swapcase},      {"format", format_braces},
     };
     t["strip"] = [](Interpreter& in, const Value& s, Args& a) { return strip_method(in, s, a, true, true); };
     t["lstrip"] = [](Interpreter& in, const Value& s, Args& a) {
@@ -243,7 +255,7 @@ const std::unordered_map<std::string_view, Method>& string_methods() {
     t["rsplit"] = [](Interpreter& in, const Value& s, Args& a) { return split_method(in, s, a, true); };
     t["splitlines"] = [](Interpreter& in, const Value& s, Args& a) {
       const Bound bound("splitlines", a, {"keepends"});
-      return texts(in, split_lines(*s.text(), false, bound.flag(0, false)));
+      return texts(split_lines(in, *s.text(), false, bound.flag(0, false)));
     };
     t["startswith"] = [](Interpreter&, const Value& s, Args& a) { return affix_method(s, a, true); };
     t["endswith"] = [](Interpreter&, const Value& s, Args& a) { return affix_method(s, a, false); };
@@ -264,13 +276,20 @@ const std::unordered_map<std::string_view, Method>& string_methods() {
     t["center"] = [](Interpreter& in, const Value& s, Args& a) {
       return pad_method(in, s, a, Align::center);
     };
-    t["upper"] = [](Interpreter&, const Value& s, Args&) -> Value {
+    t["upper"] = [](Interpreter&, const Value& s, Args& a) -> Value {
+      const Bound none("upper", a, {});
       return convert_case(*s.text(), Case::upper);
     };
-    t["lower"] = t["casefold"] = [](Interpreter&, const Value& s, Args&) -> Value {
+    t["lower"] = [](Interpreter&, const Value& s, Args& a) -> Value {
+      const Bound none("lower", a, {});
       return convert_case(*s.text(), Case::lower);
     };
-    t["capitalize"] = [](Interpreter&, const Value& s, Args&) -> Value {
+    t["casefold"] = [](Interpreter&, const Value& s, Args& a) -> Value {
+      const Bound none("casefold", a, {});
+      return fold_case(*s.text());
+    };
+    t["capitalize"] = [](Interpreter&, const Value& s, Args& a) -> Value {
+      const Bound none("capitalize", a, {});
       return convert_case(*s.text(), Case::title, Case::lower);
     };
     t["isspace"] = [](Interpreter&, const Value& s, Args&) { return every_char(s, is_python_space); };
@@ -280,9 +299,29 @@ const std::unordered_map<std::string_view, Method>& string_methods() {
     t["isalnum"] = [](Interpreter&, const Value& s, Args&) {
       return every_char(s, [](char32_t c) { return (category_bit(c) & (kLetters | kNumbers)) != 0; });
     };
-    t["isdigit"] = t["isdecimal"] = [](Interpreter&, const Value& s, Args&) {
+    t["isdecimal"] = [](Interpreter&, const Value& s, Args&) {
       return every_char(s, [](char32_t c) { return category(c) == Category::Nd; });
     };
+    t["isdigit"] = [](Interpreter&, const Value& s, Args&) {
+      return every_char(s, [](char32_t c) { return category(c) == Category::Nd || is_digit_elsewhere(c); });
+    };
+    t["isascii"] = [](Interpreter&, const Value& s, Args&) -> Value {
+      const std::string& bytes = s.text()->bytes;
+      return std::none_of(bytes.begin(), bytes.end(), [](char c) { return (c & 0x80) != 0; });
+    };
+    t["isprintable"] = [](Interpreter&, const Value& s, Args&) -> Value {
+      return s.text()->bytes.empty() ? Value(true) : every_char(s, is_printable);
+    };
+    t["isidentifier"] = [](Interpreter&, const Value& s, Args&) -> Value {
+      const bool digit_first =
+          !s.text()->bytes.empty() && category(decode_utf8(s.text()->bytes).code) == Category::Nd;
+      return !digit_first && *every_char(s, [](char32_t c) {
+                                return c == '_' || (category_bit(c) & (kLetters | kMarks)) ||
+                                       category(c) == Category::Nd;
+                              }).boolean();
+    };
+    t["istitle"] = is_title;
+    t["expandtabs"] = expand_tabs;
     t["isnumeric"] = [](Interpreter&, const Value& s, Args&) {
       return every_char(s, [](char32_t c) { return (category_bit(c) & kNumbers) != 0; });
     };
@@ -308,8 +347,8 @@ Value dict_get(Interpreter&, const Value& self, Args& args) {
 }
 
 template <class Part>
-Value dict_view(Interpreter& in, const Value& self, Part part) {
-  Sequence view{{}, SequenceKind::view};
+Value dict_view(Interpreter& in, const Value& self, SequenceKind kind, Part part) {
+  Sequence view{{}, kind};
   for (const auto& item : self.dict()->items()) view.items.push_back(part(item));
   in.step_items(view.items.size() * 4);
   return view;
@@ -319,13 +358,15 @@ const std::unordered_map<std::string_view, Method>& dict_methods() {
   static const std::unordered_map<std::string_view, Method> table = [] {
     std::unordered_map<std::string_view, Method> t = {{"get", dict_get}};
     t["keys"] = [](Interpreter& in, const Value& s, Args&) {
-      return dict_view(in, s, [](const auto& item) { return item.first; });
+      return dict_view(in, s, SequenceKind::keys, [](const auto& item) { return item.first; });
     };
     t["values"] = [](Interpreter& in, const Value& s, Args&) {
-      return dict_view(in, s, [](const auto& item) { return item.second; });
+      return dict_view(in, s, SequenceKind::values, [](const auto& item) { return item.second; });
     };
     t["items"] = [](Interpreter& in, const Value& s, Args&) {
-      return dict_view(in, s, [](const auto& item) { return Value::tuple({item.first, item.second}); });
+      return dict_view(in, s, SequenceKind::items, [](const auto& item) {
+        return Value::tuple({item.first, item.second});
+      });
     };
     t["copy"] = [](Interpreter&, const Value& s, Args&) { return s; };
     for (const char* name : {"clear", "pop", "popitem", "setdefault", "update"}) t[name] = refuse;
@@ -334,18 +375,18 @@ const std::unordered_map<std::string_view, Method>& dict_methods() {
   return table;
 }
 
-Value list_count(Interpreter&, const Value& self, Args& args) {
+Value list_count(Interpreter& in, const Value& self, Args& args) {
   const Bound bound("count", args, {"value"}, 1);
   const Values& items = self.sequence()->items;
-  return static_cast<size_t>(
-      std::count_if(items.begin(), items.end(), [&](const Value& item) { return equals(item, bound[0]); }));
+  return static_cast<size_t>(std::count_if(items.begin(), items.end(),
+                                           [&](const Value& item) { return equals(in, item, bound[0]); }));
 }
 
-Value list_index(Interpreter&, const Value& self, Args& args) {
+Value list_index(Interpreter& in, const Value& self, Args& args) {
   const Bound bound("index", args, {"value"}, 1);
   const Values& items = self.sequence()->items;
   const auto found =
-      std::find_if(items.begin(), items.end(), [&](const Value& item) { return equals(item, bound[0]); });
+      std::find_if(items.begin(), items.end(), [&](const Value& item) { return equals(in, item, bound[0]); });
   if (found == items.end()) fail("value is not in list");
   return static_cast<size_t>(found - items.begin());
 }
@@ -370,8 +411,7 @@ Method find_method(const Value& self, std::string_view name) {
   };
   if (self.text()) return look(string_methods());
   if (self.dict()) return look(dict_methods());
-  const Sequence* s = self.sequence();
-  if (s && (s->kind == SequenceKind::list || s->kind == SequenceKind::tuple)) return look(list_methods());
+  if (self.is_list() || self.is_tuple()) return look(list_methods());
   return nullptr;
 }
 

@@ -219,9 +219,14 @@ class Parser {
       if (skip_op(")")) break;
       std::string name = expect_any_name();
       const int id = intern(name);
+      for (const MacroDef::Parameter& other : macro.parameters) {
+        if (other.name == id) error_here(fmt::format("duplicate argument '{}'", name));
+      }
       ExprPtr value;
       if (skip_op("=")) {
         value = parse_expression();
+      } else if (name == "caller") {
+        error_here("the argument 'caller' must be left out or have a default");
       } else if (!macro.parameters.empty() && macro.parameters.back().default_value) {
         error_here("non-default argument follows default argument");
       }
@@ -231,9 +236,9 @@ class Parser {
 
   void parse_macro_body(MacroDef& macro, std::string_view end) {
     const int loops = std::exchange(loop_depth_, 0);
-    MacroDef* const outer = std::exchange(macro_, &macro);
+    macros_.push_back(&macro);
     macro.body = parse_block(end);
-    macro_ = outer;
+    macros_.pop_back();
     loop_depth_ = loops;
   }
 
@@ -494,8 +499,11 @@ class Parser {
     if (name == "true" || name == "True") return std::make_unique<Constant>(at, true);
     if (name == "false" || name == "False") return std::make_unique<Constant>(at, false);
     if (name == "none" || name == "None") return std::make_unique<Constant>(at, None{});
-    if (macro_ && name == "varargs") macro_->uses_varargs = true;
-    if (macro_ && name == "kwargs") macro_->uses_kwargs = true;
+    for (MacroDef* const macro : macros_) {
+      macro->uses_varargs |= name == "varargs";
+      macro->uses_kwargs |= name == "kwargs";
+      macro->uses_caller |= name == "caller";
+    }
     return std::make_unique<Name>(at, intern(name));
   }
 
@@ -659,7 +667,7 @@ class Parser {
   size_t at_ = 0;
   int depth_ = 0;
   int loop_depth_ = 0;
-  MacroDef* macro_ = nullptr;  // the one whose body is being parsed
+  std::vector<MacroDef*> macros_;  // those whose bodies are being parsed
   int chain_length_ = 0;
   Template template_;
   std::unordered_map<std::string, int> name_ids_;

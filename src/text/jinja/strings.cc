@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <cstring>
 
 #include "text/jinja/lexer.h"
 #include "text/utf8.h"
@@ -17,6 +19,32 @@ size_t byte_of_char(std::string_view text, size_t n) {
   size_t at = 0;
   for (; n > 0 && at < text.size(); --n) at += decode_utf8(text.substr(at)).length;
   return at;
+}
+
+size_t find_text(std::string_view text, std::string_view wanted, size_t from) {
+  if (from > text.size()) return text.npos;
+  const void* found = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
+  return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : text.npos;
+}
+
+// Knuth, Morris and Pratt, from the end.
+size_t find_last_text(std::string_view text, std::string_view wanted) {
+  const size_t n = wanted.size();
+  if (n == 0) return text.size();
+  const auto back = [&](size_t i) { return wanted[n - 1 - i]; };
+  std::vector<size_t> border(n);
+  for (size_t i = 1, k = 0; i < n; ++i) {
+    while (k > 0 && back(i) != back(k)) k = border[k - 1];
+    if (back(i) == back(k)) ++k;
+    border[i] = k;
+  }
+  size_t matched = 0;
+  for (size_t at = text.size(); at-- > 0;) {
+    while (matched > 0 && text[at] != back(matched)) matched = border[matched - 1];
+    if (text[at] == back(matched)) ++matched;
+    if (matched == n) return at;
+  }
+  return text.npos;
 }
 
 namespace {
@@ -57,12 +85,13 @@ Text strip(const Text& text, const Text* chars, bool left, bool right) {
   return text.sub(begin, end);
 }
 
-std::vector<Text> split(const Text& text, std::string_view separator, int64_t most) {
+std::vector<Text> split(Budget& in, const Text& text, std::string_view separator, int64_t most) {
   std::vector<Text> out;
   size_t begin = 0;
   while (most < 0 || static_cast<int64_t>(out.size()) < most) {
-    const size_t found = text.bytes.find(separator, begin);
+    const size_t found = find_text(text.bytes, separator, begin);
     if (found == std::string::npos) break;
+    in.step_texts(1);
     out.push_back(text.sub(begin, found));
     begin = found + separator.size();
   }
@@ -70,12 +99,13 @@ std::vector<Text> split(const Text& text, std::string_view separator, int64_t mo
   return out;
 }
 
-std::vector<Text> split_from_right(const Text& text, std::string_view separator, int64_t most) {
+std::vector<Text> split_from_right(Budget& in, const Text& text, std::string_view separator, int64_t most) {
   std::vector<Text> out;
   size_t end = text.bytes.size();
   while ((most < 0 || static_cast<int64_t>(out.size()) < most) && end >= separator.size()) {
-    const size_t found = text.bytes.rfind(separator, end - separator.size());
+    const size_t found = find_last_text(std::string_view(text.bytes).substr(0, end), separator);
     if (found == std::string::npos) break;
+    in.step_texts(1);
     out.push_back(text.sub(found + separator.size(), end));
     end = found;
   }
@@ -84,7 +114,7 @@ std::vector<Text> split_from_right(const Text& text, std::string_view separator,
   return out;
 }
 
-std::vector<Text> split_words(const Text& text, int64_t most, bool from_right) {
+std::vector<Text> split_words(Budget& in, const Text& text, int64_t most, bool from_right) {
   std::vector<ByteRange> words;
   for (size_t at = 0; at < text.bytes.size();) {
     const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));
@@ -95,6 +125,7 @@ std::vector<Text> split_words(const Text& text, int64_t most, bool from_right) {
     if (!words.empty() && words.back().end == begin) {
       words.back().end = end;
     } else {
+      in.step_texts(1);
       words.push_back({begin, end});
     }
   }
@@ -113,7 +144,7 @@ std::vector<Text> split_words(const Text& text, int64_t most, bool from_right) {
   return out;
 }
 
-std::vector<Text> split_lines(const Text& text, bool final_line, bool keep_ends) {
+std::vector<Text> split_lines(Budget& in, const Text& text, bool final_line, bool keep_ends) {
   std::vector<Text> out;
   const std::string& bytes = text.bytes;
   size_t begin = 0;
@@ -124,6 +155,7 @@ std::vector<Text> split_lines(const Text& text, bool final_line, bool keep_ends)
     const bool breaks = (c.code >= 0x0A && c.code <= 0x0D) || (c.code >= 0x1C && c.code <= 0x1E) ||
                         c.code == 0x85 || c.code == 0x2028 || c.code == 0x2029;
     if (!breaks) continue;
+    in.step_texts(1);
     if (c.code == '\r' && at < bytes.size() && bytes[at] == '\n') ++at;
     out.push_back(text.sub(begin, keep_ends ? at : end));
     begin = at;
@@ -132,7 +164,7 @@ std::vector<Text> split_lines(const Text& text, bool final_line, bool keep_ends)
   return out;
 }
 
-Text replace_all(Interpreter& in, const Text& text, std::string_view from, const Text& to, int64_t most) {
+Text replace_all(Budget& in, const Text& text, std::string_view from, const Text& to, int64_t most) {
   TextBuilder out;
   size_t begin = 0;
   int64_t done = 0;
@@ -152,7 +184,7 @@ Text replace_all(Interpreter& in, const Text& text, std::string_view from, const
     }
   } else {
     while (most < 0 || done < most) {
-      const size_t found = text.bytes.find(from, begin);
+      const size_t found = find_text(text.bytes, from, begin);
       if (found == std::string::npos) break;
       out.append(text, begin, found);
       put();
@@ -163,19 +195,19 @@ Text replace_all(Interpreter& in, const Text& text, std::string_view from, const
   return out.take();
 }
 
-Text pad(Interpreter& in, const Text& text, int64_t width, char fill, Align align) {
+Text pad(Budget& in, const Text& text, int64_t width, std::string_view fill, Align align) {
   const auto length = static_cast<int64_t>(count_chars(text.bytes));
   if (width <= length) return text;
   const auto missing = static_cast<size_t>(width - length);
-  in.step_bytes(missing);
+  in.step(missing);
   // str.center gives the odd character to the left when the width is odd.
   const size_t left = align == Align::left    ? 0
                       : align == Align::right ? missing
                                               : missing / 2 + (missing & width & 1);
   TextBuilder out;
-  out.append_data(std::string(left, fill));
+  for (size_t i = 0; i < left; ++i) out.append_data(fill);
   out.append(text);
-  out.append_data(std::string(missing - left, fill));
+  for (size_t i = left; i < missing; ++i) out.append_data(fill);
   return out.take();
 }
 
@@ -202,126 +234,20 @@ std::optional<int64_t> parse_python_integer(std::string_view text, int base) {
 
 std::optional<double> parse_python_real(std::string_view text) {
   const bool plus = text.starts_with('+');
+  std::string digits(text.substr(plus));
+  // A `_` stands between digits.
+  for (size_t at = 0; (at = digits.find('_', at)) != std::string::npos; digits.erase(at, 1)) {
+    const auto is_digit = [&](size_t i) { return i < digits.size() && digits[i] >= '0' && digits[i] <= '9'; };
+    if (at == 0 || !is_digit(at - 1) || !is_digit(at + 1)) return std::nullopt;
+  }
+  if (plus && digits.starts_with('-')) return std::nullopt;
   double value = 0;
-  const auto [end, failed] = std::from_chars(text.data() + plus, text.data() + text.size(), value);
-  if (failed != std::errc() || end != text.data() + text.size() ||
-      (plus && text.substr(1).starts_with('-'))) {
-    return std::nullopt;
-  }
+  const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (end != digits.data() + digits.size()) return std::nullopt;
+  // Too large or too small: as strtod() rounds it.
+  if (failed == std::errc::result_out_of_range) return std::strtod(digits.c_str(), nullptr);
+  if (failed != std::errc() || digits.find('(') != std::string::npos) return std::nullopt;
   return value;
-}
-
-namespace {
-
-std::string format_number(std::string_view flags, int64_t width, int precision, char kind,
-                          const Value& value) {
-  if (!value.defined().is_number())
-    fail("%{} format: a real number is required, not {}", kind, type_name(value));
-  std::string digits;
-  const double real = value.as_real();
-  switch (kind) {
-    case 'd':
-    case 'i':
-    case 'u':
-      digits = std::to_string(value.real() ? static_cast<int64_t>(real) : value.as_integer());
-      break;
-    case 'x':
-      digits = fmt::format("{:x}", value.as_integer());
-      break;
-    case 'X':
-      digits = fmt::format("{:X}", value.as_integer());
-      break;
-    case 'o':
-      digits = fmt::format("{:o}", value.as_integer());
-      break;
-    case 'e':
-      digits = fmt::format("{:.{}e}", real, precision < 0 ? 6 : precision);
-      break;
-    case 'g':
-      digits = fmt::format("{:.{}g}", real, precision < 0 ? 6 : precision);
-      break;
-    default:
-      digits = fmt::format("{:.{}f}", real, precision < 0 ? 6 : precision);
-      break;
-  }
-  if (!digits.starts_with('-') && flags.find('+') != flags.npos) digits.insert(digits.begin(), '+');
-  if (flags.find('0') != flags.npos && static_cast<int64_t>(digits.size()) < width) {
-    const size_t sign = digits[0] == '-' || digits[0] == '+';
-    digits.insert(sign, width - digits.size(), '0');
-  }
-  return digits;
-}
-
-}  // namespace
-
-Value format_percent(Interpreter& in, const Value& format, Args& args) {
-  const Text source = to_text(format);
-  const std::string& f = source.bytes;
-  TextBuilder out;
-  size_t next = 0;
-  for (size_t at = 0; at < f.size();) {
-    const size_t percent = std::min(f.find('%', at), f.size());
-    out.append(source, at, percent);
-    if (percent == f.size()) break;
-    at = percent + 1;
-    std::string_view name;
-    if (at < f.size() && f[at] == '(') {
-      const size_t close = f.find(')', at);
-      if (close == f.npos) fail("incomplete format key");
-      name = std::string_view(f).substr(at + 1, close - at - 1);
-      at = close + 1;
-    }
-    const size_t flags_begin = at;
-    while (at < f.size() && std::string_view("-+ #0").find(f[at]) != std::string_view::npos) ++at;
-    const std::string_view flags = std::string_view(f).substr(flags_begin, at - flags_begin);
-    const auto number = [&] {
-      int64_t n = 0;
-      while (at < f.size() && f[at] >= '0' && f[at] <= '9' && n < 10'000) n = n * 10 + (f[at++] - '0');
-      return n;
-    };
-    const int64_t width = number();
-    int precision = -1;
-    if (at < f.size() && f[at] == '.') {
-      ++at;
-      precision = static_cast<int>(number());
-    }
-    if (width > 1000 || precision > 300) fail("format: want a width up to 1000 and a precision up to 300");
-    if (at >= f.size()) fail("incomplete format");
-    const char kind = f[at++];
-    if (kind == '%') {
-      out.append_trusted("%");
-      continue;
-    }
-    const Value* value = nullptr;
-    if (!name.empty()) {
-      for (const auto& [key, v] : args.named) {
-        if (key == name) value = &v;
-      }
-      if (!value && !args.positional.empty() && args.positional[0].dict())
-        value = args.positional[0].dict()->find(name);
-      if (!value) fail("format: there is no value named '{}'", name);
-    } else {
-      if (next >= args.positional.size()) fail("not enough arguments for format string");
-      value = &args.positional[next++];
-    }
-    Text text;
-    if (kind == 's') {
-      text = to_text(*value);
-    } else if (kind == 'r' || kind == 'a') {
-      append_repr(*value, text.bytes);
-    } else if (std::string_view("diuxXoeEfFgG").find(kind) != std::string_view::npos) {
-      text.bytes = format_number(flags, width, precision, kind, *value);
-    } else {
-      fail("unsupported format character '{}'", kind);
-    }
-    if (precision >= 0 && (kind == 's' || kind == 'r'))
-      text = text.sub(0, byte_of_char(text.bytes, precision));
-    const bool left = flags.find('-') != flags.npos;
-    text = pad(in, text, width, ' ', left ? Align::left : Align::right);
-    in.step_bytes(text.bytes.size());
-    out.append(text);
-  }
-  return out.take();
 }
 
 }  // namespace headrace::text::jinja

@@ -29,6 +29,26 @@ template <class... Args>
   throw TemplateError{Code::malformed, fmt::format(format, std::forward<Args>(args)...)};
 }
 
+// What a rendering may still spend: a step for each evaluated node, each value that is compared or written,
+// and each 8 bytes of what is built, so that the steps bound the memory that a template can hold at once.
+class Budget {
+ public:
+  explicit Budget(uint64_t steps) : max_steps_(steps), left_(steps) {}
+  void step(uint64_t n = 1) {
+    if (n > left_) exhausted();
+    left_ -= n;
+  }
+  void step_bytes(size_t bytes) { step(bytes / 8); }
+  // `items` values.
+  void step_items(uint64_t items);
+  // `texts` strings of a list, beside their bytes.
+  void step_texts(uint64_t texts);
+
+ private:
+  [[noreturn]] void exhausted() const;
+  uint64_t max_steps_, left_;
+};
+
 struct Text {
   std::string bytes;               // valid UTF-8
   std::vector<ByteRange> trusted;  // sorted, disjoint, not adjacent
@@ -46,7 +66,6 @@ class TextBuilder {
   void append_data(std::string_view bytes) { text_.bytes += bytes; }
   void append_trusted(std::string_view bytes);
   size_t size() const { return text_.bytes.size(); }
-  const std::string& bytes() const { return text_.bytes; }
   Text take() { return std::exchange(text_, {}); }
 
  private:
@@ -67,7 +86,10 @@ enum class SequenceKind : uint8_t {
   list,
   tuple,
   range,
-  view,       // dict.keys() and the like: no index
+  keys,  // dict.keys() and the like: no index
+  values,
+  items,
+  group,      // what groupby gives: a tuple with the attributes `grouper` and `list`
   generator,  // what lazy filters give: no length, no index, always true
 };
 
@@ -108,6 +130,10 @@ class Value {
   const double* real() const { return std::get_if<double>(&data_); }
   const Text* text() const { return get<Text>(); }
   const Sequence* sequence() const { return get<Sequence>(); }
+  bool is_tuple() const;
+  bool is_list() const;
+  bool is_range() const;
+  bool is_generator() const;
   const Dict* dict() const { return get<Dict>(); }
   Object* object() const {
     const auto* p = std::get_if<std::shared_ptr<Object>>(&data_);
@@ -120,6 +146,10 @@ class Value {
   bool is_integral() const { return boolean() || integer(); }
   int64_t as_integer() const { return boolean() ? *boolean() : *integer(); }
   double as_real() const { return real() ? *real() : static_cast<double>(as_integer()); }
+
+  // How deep the parts of this value are nested: 0 for a number, 1 for a list of numbers. At most
+  // kMaxNesting, so that recursion over a value, its destructor's too, stays far from the end of the stack.
+  int nesting() const;
 
   bool truthy() const;
   bool is(const Value& other) const;  // Python's `is`
@@ -138,9 +168,25 @@ class Value {
 struct Sequence {
   Values items;
   SequenceKind kind = SequenceKind::list;
+  int nesting = 0;  // filled in where it becomes a Value
+  // Of a generator: how many items were taken. It gives each once.
+  mutable size_t taken = 0;
 };
 
-// Keeps the order of insertion; keys are any values without parts.
+inline bool Value::is_tuple() const {
+  return sequence() && (sequence()->kind == SequenceKind::tuple || sequence()->kind == SequenceKind::group);
+}
+inline bool Value::is_list() const {
+  return sequence() && sequence()->kind == SequenceKind::list;
+}
+inline bool Value::is_range() const {
+  return sequence() && sequence()->kind == SequenceKind::range;
+}
+inline bool Value::is_generator() const {
+  return sequence() && sequence()->kind == SequenceKind::generator;
+}
+
+// Keeps the order of insertion; keys are any values that Python can hash.
 class Dict {
  public:
   void set(Value key, Value value);
@@ -148,12 +194,13 @@ class Dict {
   const Value* find(std::string_view key) const;
   const std::vector<std::pair<Value, Value>>& items() const { return items_; }
   size_t size() const { return items_.size(); }
+  int nesting() const { return nesting_; }
 
  private:
-  static constexpr size_t kNowhere = SIZE_MAX;
-  size_t index_of(const Value& key) const;
   std::vector<std::pair<Value, Value>> items_;
-  std::unordered_map<std::string, size_t> by_name_;  // string keys
+  std::unordered_map<std::string, size_t> by_name_;   // string keys
+  std::unordered_map<std::string, size_t> by_other_;  // all others, by a spelling that equal keys share
+  int nesting_ = 1;
 };
 
 struct Args {
@@ -163,7 +210,12 @@ struct Args {
 
 // Namespaces, macros, loops, functions, bound methods.
 struct Object {
+  // `parts`: the nesting of the values that it holds for as long as it lives. What it holds until release()
+  // is called does not count.
+  explicit Object(int parts = 0);
   virtual ~Object() = default;
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
   virtual std::string type_name() const = 0;
   virtual bool callable() const { return false; }
   virtual Value call(Interpreter&, Args&) { fail("'{}' object is not callable", type_name()); }
@@ -173,18 +225,21 @@ struct Object {
   virtual bool set_attribute(std::string_view, Value) { return false; }
   // Lets go of the values it holds.
   virtual void release() {}
+
+  const int nesting;
 };
 
 std::string type_name(const Value& value);
-bool equals(const Value& a, const Value& b, int depth = 0);
+bool equals(Budget& in, const Value& a, const Value& b);
 // -1, 0, 1; raises for values that have no order.
-int compare(const Value& a, const Value& b, int depth = 0);
+int compare(Budget& in, const Value& a, const Value& b);
 // Python's `value in container`.
-bool contains(const Value& container, const Value& value);
+bool contains(Budget& in, const Value& container, const Value& value);
 // Python's str() and repr().
-Text to_text(const Value& value);
-void append_repr(const Value& value, std::string& out, int depth = 0);
+Text to_text(Budget& in, const Value& value);
+void append_repr(Budget& in, const Value& value, std::string& out);
 std::string real_repr(double value);
+bool is_printable(char32_t c);  // as str.isprintable() has it
 // json.dumps with transformers' defaults; indent < 0: one line.
 struct JsonStyle {
   bool ensure_ascii = false;
@@ -194,11 +249,11 @@ struct JsonStyle {
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
-void append_json(const Value& value, const JsonStyle& style, std::string& out, int depth = 0);
+void append_json(Budget& in, const Value& value, const JsonStyle& style, std::string& out, int depth = 0);
 
 // The items of anything that can be iterated; raises otherwise. A string gives its characters, a dict its
-// keys.
-Values iterate(const Value& value);
+// keys, a generator what it has not given before.
+Values iterate(Budget& in, const Value& value);
 
 // Values from JSON text, key order kept. Errors: malformed.
 Result<Value> parse_json(std::string_view json);

@@ -10,11 +10,6 @@
 #include "text/utf8.h"
 
 namespace headrace::text::jinja {
-namespace {
-
-void check_depth(int depth) {
-  if (depth > kMaxNesting) fail("value: nested deeper than {}", kMaxNesting);
-}
 
 bool is_printable(char32_t c) {
   if (c == ' ') return true;
@@ -22,6 +17,8 @@ bool is_printable(char32_t c) {
                                            Category::Zl, Category::Zp, Category::Zs);
   return !(category_bit(c) & hidden);
 }
+
+namespace {
 
 void append_string_repr(std::string_view text, std::string& out) {
   const bool has_single = text.find('\'') != text.npos, has_double = text.find('"') != text.npos;
@@ -94,20 +91,20 @@ void append_json_string(std::string_view text, bool ensure_ascii, std::string& o
   out += '"';
 }
 
-void append_json_key(const Value& key, bool ensure_ascii, std::string& out) {
+void append_json_key(Budget& in, const Value& key, bool ensure_ascii, std::string& out) {
   if (key.text()) return append_json_string(key.text()->bytes, ensure_ascii, out);
   if (!key.is_none() && !key.is_number()) {
     fail("keys must be str, int, float, bool or None, not {}", type_name(key));
   }
   out += '"';
-  append_json(key, {}, out);
+  append_json(in, key, {}, out);
   out += '"';
 }
 
 // `write(i)` writes the i-th of `count` parts between the brackets.
 template <class Write>
-void append_json_parts(char open, char close, size_t count, const JsonStyle& style, std::string& out,
-                       int depth, Write write) {
+void append_json_parts(Budget& in, char open, char close, size_t count, const JsonStyle& style,
+                       std::string& out, int depth, Write write) {
   out += open;
   const auto new_line = [&](int level) {
     if (!style.pretty) return;
@@ -116,6 +113,8 @@ void append_json_parts(char open, char close, size_t count, const JsonStyle& sty
   };
   for (size_t i = 0; i < count; ++i) {
     if (i > 0) out += style.item_separator;
+    in.step_bytes(style.item_separator.size() + style.key_separator.size() +
+                  style.indent.size() * (depth + 1));
     new_line(depth + 1);
     write(i);
   }
@@ -139,8 +138,55 @@ std::string real_repr(double value) {
   return out;
 }
 
-void append_repr(const Value& value, std::string& out, int depth) {
-  check_depth(depth);
+namespace {
+
+void append_parts(Budget& in, const Values& items, std::string& out) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) out += ", ";
+    append_repr(in, items[i], out);
+  }
+}
+
+void append_sequence(Budget& in, const Sequence& s, std::string& out) {
+  switch (s.kind) {
+    case SequenceKind::list:
+      out += '[';
+      append_parts(in, s.items, out);
+      out += ']';
+      return;
+    case SequenceKind::tuple:
+    case SequenceKind::group:
+      out += '(';
+      append_parts(in, s.items, out);
+      out += s.items.size() == 1 ? ",)" : ")";
+      return;
+    case SequenceKind::keys:
+    case SequenceKind::values:
+    case SequenceKind::items:
+      out += s.kind == SequenceKind::keys     ? "dict_keys(["
+             : s.kind == SequenceKind::values ? "dict_values(["
+                                              : "dict_items([";
+      append_parts(in, s.items, out);
+      out += "])";
+      return;
+    case SequenceKind::range: {
+      const int64_t n = static_cast<int64_t>(s.items.size());
+      const int64_t first = n > 0 ? *s.items[0].integer() : 0;
+      const int64_t step = n > 1 ? *s.items[1].integer() - first : 1;
+      out += fmt::format("range({}, {}", first, n > 0 ? *s.items.back().integer() + step : 0);
+      out += step == 1 ? ")" : fmt::format(", {})", step);
+      return;
+    }
+    case SequenceKind::generator:
+      out += "<generator object>";
+      return;
+  }
+}
+
+}  // namespace
+
+void append_repr(Budget& in, const Value& value, std::string& out) {
+  in.step();
   if (value.is_undefined()) {
     out += "Undefined";
   } else if (value.is_none()) {
@@ -152,50 +198,34 @@ void append_repr(const Value& value, std::string& out, int depth) {
   } else if (value.real()) {
     out += real_repr(*value.real());
   } else if (value.text()) {
+    in.step_bytes(value.text()->bytes.size());
     append_string_repr(value.text()->bytes, out);
   } else if (const Dict* dict = value.dict()) {
     out += '{';
     for (size_t i = 0; i < dict->size(); ++i) {
       if (i > 0) out += ", ";
-      append_repr(dict->items()[i].first, out, depth + 1);
+      append_repr(in, dict->items()[i].first, out);
       out += ": ";
-      append_repr(dict->items()[i].second, out, depth + 1);
+      append_repr(in, dict->items()[i].second, out);
     }
     out += '}';
-  } else if (const Sequence* s = value.sequence()) {
-    const bool tuple = s->kind == SequenceKind::tuple;
-    if (s->kind == SequenceKind::range && !s->items.empty()) {
-      out += fmt::format("range({}, {})", *s->items.front().integer(), *s->items.back().integer() + 1);
-      return;
-    }
-    if (s->kind == SequenceKind::generator) {
-      out += "<generator object>";
-      return;
-    }
-    if (s->kind == SequenceKind::view) out += "dict_items(";
-    out += tuple ? '(' : '[';
-    for (size_t i = 0; i < s->items.size(); ++i) {
-      if (i > 0) out += ", ";
-      append_repr(s->items[i], out, depth + 1);
-    }
-    if (tuple && s->items.size() == 1) out += ',';
-    out += tuple ? ')' : ']';
-    if (s->kind == SequenceKind::view) out += ')';
+  } else if (value.sequence()) {
+    append_sequence(in, *value.sequence(), out);
   } else {
     out += fmt::format("<{}>", value.object()->type_name());
   }
 }
 
-Text to_text(const Value& value) {
+Text to_text(Budget& in, const Value& value) {
   if (value.text()) return *value.text();
   if (value.is_undefined()) return {};
   std::string out;
-  append_repr(value, out);
+  append_repr(in, value, out);
   return Text::from_data(std::move(out));
 }
 
-void append_json(const Value& value, const JsonStyle& style, std::string& out, int depth) {
-  check_depth(depth);
+void append_json(Budget& in, const Value& value, const JsonStyle& style, std::string& out, int depth) {
+  in.step();
   if (value.is_none()) {
     out += "null";
   } else if (value.boolean()) {
@@ -206,23 +236,24 @@ void append_json(const Value& value, const JsonStyle& style, std::string& out, i
     const double d = *value.real();
     out += std::isnan(d) ? "NaN" : std::isinf(d) ? (d > 0 ? "Infinity" : "-Infinity") : real_repr(d);
   } else if (value.text()) {
+    in.step_bytes(value.text()->bytes.size());
     append_json_string(value.text()->bytes, style.ensure_ascii, out);
   } else if (const Dict* dict = value.dict()) {
     std::vector<const std::pair<Value, Value>*> items;
     for (const auto& item : dict->items()) items.push_back(&item);
     if (style.sort_keys) {
       std::stable_sort(items.begin(), items.end(),
-                       [](auto* a, auto* b) { return compare(a->first, b->first) < 0; });
+                       [&](auto* a, auto* b) { return compare(in, a->first, b->first) < 0; });
     }
-    append_json_parts('{', '}', items.size(), style, out, depth, [&](size_t i) {
-      append_json_key(items[i]->first, style.ensure_ascii, out);
+    append_json_parts(in, '{', '}', items.size(), style, out, depth, [&](size_t i) {
+      append_json_key(in, items[i]->first, style.ensure_ascii, out);
       out += style.key_separator;
-      append_json(items[i]->second, style, out, depth + 1);
+      append_json(in, items[i]->second, style, out, depth + 1);
     });
-  } else if (const Sequence* s = value.sequence();
-             s && (s->kind == SequenceKind::list || s->kind == SequenceKind::tuple)) {
-    append_json_parts('[', ']', s->items.size(), style, out, depth,
-                      [&](size_t i) { append_json(s->items[i], style, out, depth + 1); });
+  } else if (value.is_list() || value.is_tuple()) {
+    const Sequence* s = value.sequence();
+    append_json_parts(in, '[', ']', s->items.size(), style, out, depth,
+                      [&](size_t i) { append_json(in, s->items[i], style, out, depth + 1); });
   } else {
     fail("Object of type {} is not JSON serializable", type_name(value));
   }
