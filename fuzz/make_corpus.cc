@@ -1,10 +1,12 @@
-// make_corpus DIR: writes the seeds of the fuzz targets, each target's into the folder of its name: small
-// valid files that together hold every metadata type, tensor format, dtype and kind of configuration value.
+// make_corpus DIR TESTS: writes the seeds of the fuzz targets into DIR, each target's into the folder of its name: small
+// valid files that together hold every metadata type, tensor format, dtype and kind of configuration value. Templates
+// and their variables come from the folder TESTS of the repository.
 #include <fmt/core.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -260,12 +262,44 @@ void make_config(const fs::path& folder) {
         R"({"a":{"b":{"c":[]}},"d":[[1],{"e":2}],"f":-9223372036854775808,"g":18446744073709551615})");
 }
 
+nlohmann::ordered_json read_json(const fs::path& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot read " + path.string());
+  return nlohmann::ordered_json::parse(file);
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A seed is a template, a NUL and its variables.
+void make_template(const fs::path& folder, const fs::path& tests) {
+  const auto put = [&](const std::string& name, const std::string& source, const nlohmann::ordered_json& variables) {
+    write(folder / name, source + '\0' + variables.dump());
+  };
+  const auto suite = read_json(tests / "cases/chat_template/cases.json");
+  for (const auto& item : suite.at("cases")) {
+    put(item.at("id"), item.at("template"), item.at("vars"));
+  }
+  const auto goldens = read_json(tests / "golden/chat_templates/expected.json");
+  for (const auto& [name, rows] : goldens.at("templates").items()) {
+    const std::string source = read_text(tests / "golden/chat_templates" / (name + ".jinja"));
+    for (const auto& [id, row] : rows.items()) put(name + "_" + id, source, goldens.at("variables").at(id));
+  }
+  const auto expressions = read_json(tests / "golden/jinja_expressions.json");
+  size_t n = 0;
+  for (const auto& row : expressions.at("rows")) {
+    put(fmt::format("expression_{}", n++), row.at(0), nlohmann::ordered_json::object());
+  }
+}
+
 }  // namespace
 }  // namespace headrace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: make_corpus DIR\n";
+  if (argc != 3) {
+    std::cerr << "usage: make_corpus DIR TESTS\n";
     return 2;
   }
   const std::filesystem::path root = argv[1];
@@ -274,4 +308,5 @@ int main(int argc, char** argv) {
   headrace::make_config(root / "config");
   headrace::make_vocabulary(root / "vocabulary");
   headrace::make_tokenizer_json(root / "tokenizer_json");
+  headrace::make_template(root / "template", argv[2]);
 }

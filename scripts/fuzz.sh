@@ -10,7 +10,7 @@ shift || true
 
 cmake --preset fuzz > build/fuzz-configure.log 2>&1 || { cat build/fuzz-configure.log; exit 1; }
 build build/fuzz fuzz_targets || exit 1
-build/fuzz/make_corpus build/fuzz/seeds || exit 1
+build/fuzz/make_corpus build/fuzz/seeds tests || exit 1
 mkdir -p build/fuzz/findings
 
 targets=("$@")
