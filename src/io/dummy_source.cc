@@ -71,25 +71,27 @@ class DummySource : public IndexedSource {
     return index_.build(tensors_);
   }
 
-  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor,
-                                           std::vector<std::byte>& scratch) const override {
+  Result<std::span<const std::byte>> rows(const SourceTensor& tensor, int64_t first, int64_t last,
+                                          std::vector<std::byte>& scratch) const override {
     const FormatInfo& info = format_info(tensor.format);
     const uint64_t key = random_key(seed_, tensor.name);
     const bool norm = tensor.shape.size() == 1;
-    scratch.resize(tensor.bytes);
+    scratch.resize((last - first) * tensor.row_bytes());
     // A piece fits the first-level cache together with its encoded form.
     constexpr uint64_t kPiece = 4096;
-    std::array<float, kPiece> values;
-    const uint64_t elements = tensor.bytes / info.block_bytes * info.block_elements;
+    std::array<float, kPiece + 4> values;
+    const uint64_t start = first * tensor.row_bytes() / info.block_bytes * info.block_elements;
+    const uint64_t elements = scratch.size() / info.block_bytes * info.block_elements;
+    const uint64_t skip = start % 4;  // fill_normal begins at a multiple of 4
     for (uint64_t begin = 0; begin < elements; begin += kPiece) {
       const uint64_t count = std::min(kPiece, elements - begin);
-      fill_normal(key, begin, norm ? 1.0f : 0.0f, kDeviation, std::span(values).first(count));
-      info.encode(values.data(), static_cast<int64_t>(count),
+      fill_normal(key, start + begin - skip, norm ? 1.0f : 0.0f, kDeviation, std::span(values).first(count + skip));
+      info.encode(values.data() + skip, static_cast<int64_t>(count),
                   scratch.data() + begin / info.block_elements * info.block_bytes);
     }
     return std::span<const std::byte>(scratch);
   }
-  void drop(const SourceTensor&) const override {}
+  void drop(const SourceTensor&, int64_t, int64_t) const override {}
   const std::string& path() const override { return path_; }
 
  private:

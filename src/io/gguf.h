@@ -80,7 +80,8 @@ class GgufFile {
   std::span<const std::byte> data(const GgufTensor& tensor) const {
     return bytes_.subspan(tensor.offset, tensor.bytes);
   }
-  void drop(const GgufTensor& tensor) const { file_.drop(tensor.offset, tensor.bytes); }
+  // Bytes [offset, offset + bytes) of `tensor` were read: their pages may leave memory.
+  void drop(const GgufTensor& tensor, uint64_t offset, uint64_t bytes) const { file_.drop(tensor.offset + offset, bytes); }
 
  private:
   friend class GgufParser;

@@ -28,15 +28,15 @@ class GgufSource : public IndexedSource {
     return index_.build(tensors_);
   }
 
-  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor,
-                                           std::vector<std::byte>&) const override {
+  Result<std::span<const std::byte>> rows(const SourceTensor& tensor, int64_t begin, int64_t end,
+                                          std::vector<std::byte>&) const override {
     const int64_t at = index_.find(tensor.name);
     if (at < 0) return error(Code::not_found, "{}: no tensor '{}'", path_, tensor.name);
-    return places_[at].data();
+    return places_[at].data().subspan(begin * tensor.row_bytes(), (end - begin) * tensor.row_bytes());
   }
-  void drop(const SourceTensor& tensor) const override {
+  void drop(const SourceTensor& tensor, int64_t begin, int64_t end) const override {
     const int64_t at = index_.find(tensor.name);
-    if (at >= 0) places_[at].file->drop(*places_[at].info);
+    if (at >= 0) places_[at].file->drop(*places_[at].info, begin * tensor.row_bytes(), (end - begin) * tensor.row_bytes());
   }
   Result<VocabMetadata> vocab() const override {
     Result<VocabMetadata> vocab = vocab_from_gguf(model_);

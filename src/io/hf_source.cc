@@ -116,15 +116,15 @@ class HfSource : public IndexedSource {
     return index_.build(tensors_);
   }
 
-  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor,
-                                           std::vector<std::byte>&) const override {
+  Result<std::span<const std::byte>> rows(const SourceTensor& tensor, int64_t begin, int64_t end,
+                                          std::vector<std::byte>&) const override {
     const int64_t at = index_.find(tensor.name);
     if (at < 0) return error(Code::not_found, "{}: no tensor '{}'", folder_, tensor.name);
-    return places_[at].file->data(*places_[at].tensor);
+    return places_[at].file->data(*places_[at].tensor).subspan(begin * tensor.row_bytes(), (end - begin) * tensor.row_bytes());
   }
-  void drop(const SourceTensor& tensor) const override {
+  void drop(const SourceTensor& tensor, int64_t begin, int64_t end) const override {
     const int64_t at = index_.find(tensor.name);
-    if (at >= 0) places_[at].file->drop(*places_[at].tensor);
+    if (at >= 0) places_[at].file->drop(*places_[at].tensor, begin * tensor.row_bytes(), (end - begin) * tensor.row_bytes());
   }
   const std::string& path() const override { return folder_; }
 

@@ -22,6 +22,9 @@ struct SourceTensor {
   Format format = Format::f32;
   std::vector<int64_t> shape;  // outermost first: a linear's weight is [out_features, in_features]
   uint64_t bytes = 0;
+
+  int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
+  uint64_t row_bytes() const { return rows() == 0 ? 0 : bytes / static_cast<uint64_t>(rows()); }
 };
 
 class ModelSource {
@@ -39,11 +42,16 @@ class ModelSource {
   virtual std::span<const SourceTensor> tensors() const = 0;
   virtual const SourceTensor* find(std::string_view name) const = 0;
 
-  // The raw bytes of `tensor` (rows of whole blocks, outermost dimension first). Valid until the source is destroyed.
-  // Dummy sources generate them in `scratch`. Thread-safe for different scratch vectors.
-  virtual Result<std::span<const std::byte>> bytes(const SourceTensor& tensor, std::vector<std::byte>& scratch) const = 0;
-  // Rows [begin, end) of `tensor` were packed elsewhere: their pages may leave memory.
-  virtual void drop(const SourceTensor& tensor) const = 0;
+  // The raw bytes of rows [begin, end) of `tensor`: slices of its outermost dimension, each of whole blocks. Valid until the
+  // source is destroyed, or, where the source generates them in `scratch` (dummy weights), until that is used again.
+  // Thread-safe for different scratch vectors.
+  virtual Result<std::span<const std::byte>> rows(const SourceTensor& tensor, int64_t begin, int64_t end,
+                                                  std::vector<std::byte>& scratch) const = 0;
+  Result<std::span<const std::byte>> bytes(const SourceTensor& tensor, std::vector<std::byte>& scratch) const {
+    return rows(tensor, 0, tensor.rows(), scratch);
+  }
+  // These rows were packed elsewhere: the pages that they fill may leave memory.
+  virtual void drop(const SourceTensor& tensor, int64_t begin, int64_t end) const = 0;
 
   // The vocabulary that the file itself carries. Errors: not_found where it lies elsewhere (a tokenizer.json beside the
   // weights, or nowhere for dummy weights); malformed.

@@ -124,7 +124,7 @@ TEST_F(ModelSourceTest, AnyShardOfASplitGgufFileOpensAll) {
       float first = -1;
       std::memcpy(&first, (*source)->bytes(*tensor, scratch)->data(), sizeof(first));
       EXPECT_EQ(first, static_cast<float>(i));
-      (*source)->drop(*tensor);
+      (*source)->drop(*tensor, 0, tensor->rows());
     }
   }
 }
@@ -219,6 +219,19 @@ TEST_F(ModelSourceTest, DummyWeightsDependOnSeedAndNameOnly) {
   };
   const auto first = read(1, "model.layers.0.self_attn.k_proj.weight");
   EXPECT_EQ(first, read(1, "model.layers.0.self_attn.k_proj.weight"));
+  // Any rows are the same numbers, at offsets of any alignment.
+  for (const Format format : {Format::bf16, Format::q8_0}) {
+    const auto source = ModelSource::open_dummy(write(kConfig), 1, format);
+    for (const SourceTensor& tensor : (*source)->tensors()) {
+      std::vector<std::byte> scratch, again;
+      const auto whole = (*source)->bytes(tensor, scratch).value();
+      for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{1, 7}, {5, tensor.rows()}, {3, 3}}) {
+        const auto some = (*source)->rows(tensor, begin, end, again).value();
+        const auto want = whole.subspan(begin * tensor.row_bytes(), (end - begin) * tensor.row_bytes());
+        EXPECT_TRUE(std::ranges::equal(some, want)) << tensor.name << " rows " << begin << " to " << end;
+      }
+    }
+  }
   EXPECT_NE(first, read(2, "model.layers.0.self_attn.k_proj.weight"));
   EXPECT_NE(first, read(1, "model.layers.1.self_attn.k_proj.weight"));
 }

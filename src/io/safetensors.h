@@ -36,7 +36,8 @@ class SafetensorsFile {
   std::span<const std::byte> data(const SafetensorsTensor& tensor) const {
     return bytes_.subspan(tensor.offset, tensor.bytes);
   }
-  void drop(const SafetensorsTensor& tensor) const { file_.drop(tensor.offset, tensor.bytes); }
+  // Bytes [offset, offset + bytes) of `tensor` were read: their pages may leave memory.
+  void drop(const SafetensorsTensor& tensor, uint64_t offset, uint64_t bytes) const { file_.drop(tensor.offset + offset, bytes); }
 
  private:
   MappedFile file_;  // empty after parse()

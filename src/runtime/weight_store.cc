@@ -12,8 +12,12 @@ namespace headrace::runtime {
 namespace {
 
 constexpr uint64_t kWeightAlignment = 64;
+constexpr int64_t kBytesAtOnce = int64_t{1} << 20;  // of the source
 
-uint64_t align_up(uint64_t bytes) { return (bytes + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment; }
+template <class T>
+T align_up(T value, T multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 int64_t row_bytes(Format format, int64_t columns) {
   const FormatInfo& info = format_info(format);
@@ -61,21 +65,29 @@ Result<WeightStore::Entry> WeightStore::plan(const WeightRequest& request) const
   return entry;
 }
 
-Status WeightStore::pack(const Entry& entry, std::byte* to, std::vector<std::byte>& scratch) const {
+// Rows [begin, end) of the merged weight; `begin` and, but for the last, `end` are whole tiles.
+Status WeightStore::pack(const Entry& entry, int64_t begin, int64_t end, std::byte* to, Scratch& scratch) const {
   const WeightView& view = entry.view;
   const int64_t stride = row_bytes(view.format, view.columns);
-  // Rows of the merged weight gather here until a tile is full; parts may end inside a tile, so tile rows of an earlier
-  // part are copied before its bytes go away.
-  std::vector<std::byte> tile_rows(view.layout == WeightLayout::tile16 ? size_t(stride) * kTileRows : 0);
-  const uint64_t tile_bytes = view.layout == WeightLayout::tile16 ? tile16_bytes(view.format, view.columns) : 0;
-  int64_t row = 0;
+  const bool tiles = view.layout == WeightLayout::tile16;
+  const uint64_t tile_bytes = tiles ? tile16_bytes(view.format, view.columns) : 0;
+  // Parts may end inside a tile: rows of such a tile gather here until it is full.
+  if (tiles) scratch.tile.resize(static_cast<size_t>(stride) * kTileRows);
+  int64_t row = begin, part_begin = 0;
   for (const Part& part : entry.parts) {
-    HR_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, source_.bytes(*part.tensor, scratch));
-    const std::byte* from = bytes.data() + part.begin * stride;
-    const int64_t count = part.end - part.begin;
-    if (Status status = check_finite_blocks(view.format, {from, size_t(count * stride)}); !status.ok()) {
-      return status.with_context(fmt::format("weight {}", part.tensor->name));
+    const int64_t part_end = part_begin + part.end - part.begin;
+    const int64_t count = std::min(end, part_end) - row;
+    if (count <= 0) {
+      part_begin = part_end;
+      continue;
     }
+    const int64_t first = part.begin + row - part_begin;  // in the tensor
+    part_begin = part_end;
+    HR_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, source_.rows(*part.tensor, first, first + count, scratch.rows));
+    if (Status status = check_finite_blocks(view.format, bytes); !status.ok()) {
+      return status.with_context(fmt::format("weight {}, rows from {}", part.tensor->name, first));
+    }
+    const std::byte* from = bytes.data();
     switch (view.layout) {
       case WeightLayout::row_major:
         std::memcpy(to + row * stride, from, count * stride);
@@ -97,68 +109,81 @@ Status WeightStore::pack(const Entry& entry, std::byte* to, std::vector<std::byt
             row += kTileRows;
             continue;
           }
-          std::memcpy(tile_rows.data() + in_tile * stride, from + i * stride, stride);
+          std::memcpy(scratch.tile.data() + in_tile * stride, from + i * stride, stride);
           ++i;
           ++row;
           if (row % kTileRows == 0 || row == view.rows) {
-            for (int r = 0; r <= in_tile; ++r) rows[r] = tile_rows.data() + r * stride;
+            for (int r = 0; r <= in_tile; ++r) rows[r] = scratch.tile.data() + r * stride;
             pack_tile16(view.format, view.columns, rows, to + (row - 1) / kTileRows * tile_bytes);
           }
         }
         break;
     }
+    source_.drop(*part.tensor, first, first + count);
   }
-  CHECK(row == view.rows);
-  for (const Part& part : entry.parts) source_.drop(*part.tensor);
+  CHECK(row == end);
   return Status();
 }
 
 Status WeightStore::prepare(const std::vector<WeightRequest>& requests, const std::function<void(double)>& progress) {
-  struct Job {
+  struct Planned {
     std::string key;
     Entry entry;
-    uint64_t offset = 0;
-    uint64_t bytes = 0;
+    uint64_t offset = 0;  // in the slab
   };
+  // A large weight is many jobs: the team shares it, and little of the file is resident at once.
+  struct Job {
+    size_t weight;
+    int64_t begin, end;  // rows
+  };
+  std::vector<Planned> weights;
   std::vector<Job> jobs;
   uint64_t total = 0;
   for (const WeightRequest& request : requests) {
     std::string name = key(request.recipe, request.layout);
     if (entries_.count(name) != 0) continue;
-    if (std::any_of(jobs.begin(), jobs.end(), [&](const Job& job) { return job.key == name; })) continue;
+    if (std::any_of(weights.begin(), weights.end(), [&](const Planned& weight) { return weight.key == name; })) continue;
     HR_ASSIGN_OR_RETURN(Entry entry, plan(request));
     const WeightView& view = entry.view;
+    const int64_t rows_at_once =
+        align_up<int64_t>(kBytesAtOnce / std::max<int64_t>(1, row_bytes(view.format, view.columns)) + 1, kTileRows);
+    for (int64_t row = 0; row < view.rows; row += rows_at_once) {
+      jobs.push_back({weights.size(), row, std::min(view.rows, row + rows_at_once)});
+    }
     const uint64_t bytes = layout_bytes(view.layout, view.format, view.rows, view.columns);
-    jobs.push_back({std::move(name), std::move(entry), total, bytes});
-    total += align_up(bytes);
+    weights.push_back({std::move(name), std::move(entry), total});
+    total += align_up(bytes, kWeightAlignment);
   }
-  if (jobs.empty()) return Status();
+  if (weights.empty()) return Status();
   HR_ASSIGN_OR_RETURN(Buffer slab, Buffer::allocate(queue_.ledger(), Account::weights, model_, total));
 
   std::mutex mutex;  // guards first_error, done and progress
   Status first_error;
-  uint64_t done = 0;
+  size_t done = 0;
   std::atomic<bool> failed{false};
   queue_.run([&](Team& team) {
-    std::vector<std::byte> scratch;
+    Scratch scratch;
     for (int64_t i = team.claim(int64_t(jobs.size())); i >= 0 && !failed; i = team.claim(int64_t(jobs.size()))) {
-      Status status = pack(jobs[i].entry, slab.data() + jobs[i].offset, scratch);
+      const Planned& weight = weights[jobs[i].weight];
+      Status status = pack(weight.entry, jobs[i].begin, jobs[i].end, slab.data() + weight.offset, scratch);
       const std::lock_guard lock(mutex);
       if (!status.ok()) {
         if (first_error.ok()) first_error = std::move(status);
         failed = true;
       }
-      done += jobs[i].bytes;
-      if (progress) progress(double(done) / double(total));
+      ++done;
+      if (progress) progress(double(done) / double(jobs.size()));
     }
   });
   HR_RETURN_IF_ERROR(first_error);
 
-  for (Job& job : jobs) {
-    WeightView& view = job.entry.view;
-    view.data = slab.data() + job.offset;
-    if (job.entry.is_vector) std::swap(view.rows, view.columns);
-    entries_.emplace(std::move(job.key), std::move(job.entry));
+  for (Planned& weight : weights) {
+    // Pages on the borders of jobs have stayed.
+    for (const Part& part : weight.entry.parts) source_.drop(*part.tensor, part.begin, part.end);
+    WeightView& view = weight.entry.view;
+    view.data = slab.data() + weight.offset;
+    if (weight.entry.is_vector) std::swap(view.rows, view.columns);
+    entries_.emplace(std::move(weight.key), std::move(weight.entry));
   }
   bytes_ += total;
   slabs_.push_back(std::move(slab));

@@ -48,7 +48,11 @@ class WeightStore {
     bool is_vector = false;
   };
   Result<Entry> plan(const WeightRequest& request) const;
-  Status pack(const Entry& entry, std::byte* to, std::vector<std::byte>& scratch) const;
+  // Of one thread.
+  struct Scratch {
+    std::vector<std::byte> rows, tile;
+  };
+  Status pack(const Entry& entry, int64_t begin, int64_t end, std::byte* to, Scratch& scratch) const;
   static std::string key(const WeightRecipe& recipe, WeightLayout layout);
 
   const io::ModelSource& source_;
