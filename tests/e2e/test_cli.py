@@ -209,13 +209,14 @@ GEMMA = pathlib.Path(os.environ.get("HEADRACE_GEMMA3") or CACHE / "headrace" / "
 
 @unittest.skipUnless(GEMMA.exists(), f"Gemma 3 is not at {GEMMA}")
 class Gemma3(Contract):
-    def test_exact_greedy_ids_are_those_of_transformers_also_past_the_window(self):
+    def test_exact_greedy_ids_are_those_of_transformers_and_of_llama_cpp_also_past_the_window(self):
         items = json.loads((GOLDEN / "gemma3_greedy.json").read_text())["items"]
         self.assertGreater(max(len(item["prompt_ids"]) for item in items), 512)
         for item in items:
             out = json.loads(self.check(0, "run", GEMMA, item["prompt"], "--raw", "--exact", "--max-tokens", 16, "--json"))
             self.assertEqual(out["prompt_tokens"], len(item["prompt_ids"]))
             self.assertEqual(out["token_ids"], item["ids"][:16], item["prompt"][:40])
+            self.assertEqual(out["token_ids"], item["llama_cpp_f32_ids"][:16], item["prompt"][:40])
 
 
 class Terminal:
@@ -325,6 +326,26 @@ class Tokenize(Contract):
                 self.assertEqual(self.check(0, "tokenize", model, stdin=b"ab b a"), "2 3 1 3 0\n")
             self.check(3, "tokenize", folder, "--jsonl", stdin=b'"good"\n{"a": 1}\n', says="line 2")
             self.check(3, "tokenize", folder, "--jsonl", stdin=b'"cut\n', says="line 1")
+
+
+class Memory(unittest.TestCase):
+    def test_a_loaded_model_takes_its_file_and_64_mib(self):
+        for model in (MODEL, GEMMA):
+            if not model.exists():
+                continue
+            with self.subTest(model=model.name):
+                serve = subprocess.Popen([HEADRACE, "serve", model, "--port", "0"], stdout=subprocess.DEVNULL,
+                                         stderr=subprocess.PIPE, text=True)
+                try:
+                    line = next((line for line in serve.stderr if "is ready at" in line), "")
+                    self.assertTrue(line, "serve ended")
+                    status = pathlib.Path(f"/proc/{serve.pid}/status").read_text()
+                finally:
+                    serve.terminate()
+                    serve.communicate()
+                # The highest so far: what packing took counts too.
+                peak = 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
+                self.assertLess(peak, model.stat().st_size + (64 << 20))
 
 
 class Inspect(Contract):
