@@ -7,7 +7,7 @@ if(HEADRACE_TESTS)
   add_custom_target(thread_tests)
 endif()
 
-# Folders that are COLD run once a start, or wait for a person: -O1 halves the optimizer's part of their compile time.
+# Folders that are COLD run once a start, or wait for a person or a network: -O1 halves the optimizer's part of their compile time.
 set(cold_options $<$<CONFIG:Release>:-O1>)
 
 # The carriers of precompiled headers, which targets with the same flags share.
