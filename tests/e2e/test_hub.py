@@ -7,7 +7,9 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -134,6 +136,23 @@ class SharedCache(unittest.TestCase):
         self.assertEqual(found["warnings"], [])
         self.assertEqual(found["refs"], [["main"]])
         self.client("online")
+        self.assertEqual(Hub.fetched, ["tiny.gguf"])
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl makes the certificate")
+    def test_https_wants_a_certificate_that_is_trusted(self):
+        key, certificate = self.folder / "key.pem", self.folder / "certificate.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
+                        "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        endpoint = f"https://127.0.0.1:{self.server.server_port}"
+        refused = subprocess.run([HEADRACE, "inspect", "org/tiny"], capture_output=True, text=True, timeout=120, check=False,
+                                 env={**self.env, "HF_ENDPOINT": endpoint})
+        self.assertEqual(refused.returncode, 3, refused.stderr)
+        self.assertIn("certificate is not trusted", refused.stderr)
+        self.assertEqual(Hub.fetched, [])
+        self.assertGreater(len(self.headrace(HF_ENDPOINT=endpoint, SSL_CERT_FILE=str(certificate))), 0)
         self.assertEqual(Hub.fetched, ["tiny.gguf"])
 
     def test_ctrl_c_stops_a_download_and_the_next_run_goes_on(self):
