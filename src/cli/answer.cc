@@ -13,6 +13,7 @@ Result<Answer> answer(engine::ServingModel& model, std::vector<int32_t> prompt, 
   request.prompt = std::move(prompt);
   request.max_tokens = options.max_tokens;
   request.sampling = options.sampling;
+  request.starts_text = options.starts_text;
 
   Answer out;
   const auto on_delta = [&](const engine::TextDelta& delta) {

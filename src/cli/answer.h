@@ -13,6 +13,8 @@ struct AnswerOptions {
   engine::SamplingParams sampling;
   int32_t max_tokens = 512;
   std::vector<std::string> stop;
+  bool starts_text = true;     // false: the prompt's continuation
+  bool allow_special = false;  // special tokens written in messages are recognised
 };
 
 struct Answer {

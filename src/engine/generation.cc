@@ -38,10 +38,12 @@ constexpr std::chrono::milliseconds kPollInterval{20};
 
 }  // namespace
 
-TextAssembler::TextAssembler(const text::Tokenizer& tokenizer, int32_t choices, std::vector<std::string> stop,
-                             bool include_stop)
-    : tokenizer_(tokenizer) {
-  for (int32_t i = 0; i < choices; ++i) choices_.push_back({text::StreamDecoder({stop, include_stop})});
+TextAssembler::TextAssembler(const text::Tokenizer& tokenizer, int32_t choices, const Options& options) {
+  const auto begin = options.starts_text ? text::Detokenizer::Begin::text : text::Detokenizer::Begin::anywhere;
+  for (int32_t i = 0; i < choices; ++i) {
+    choices_.push_back(
+        {text::Detokenizer(tokenizer, begin), text::StreamDecoder({options.stop, options.include_stop})});
+  }
 }
 
 TextDelta TextAssembler::push(const Event& event) {
@@ -54,6 +56,7 @@ TextDelta TextAssembler::push(const Event& event) {
   if (choice.decoder.stopped()) {
     delta.finish = FinishReason::stop;
   } else if (event.finish != FinishReason::none) {
+    delta.text += choice.decoder.push(choice.detokenizer.finish());
     delta.text += choice.decoder.finish();
     delta.finish = event.finish;
     delta.end_token = event.end_token;
@@ -73,10 +76,10 @@ TextDelta TextAssembler::push(const Event& event) {
   return delta;
 }
 
-void TextAssembler::take_tokens(Choice& choice, const Event& event, TextDelta& delta) const {
+void TextAssembler::take_tokens(Choice& choice, const Event& event, TextDelta& delta) {
   for (const int32_t token : event.tokens) {
     if (choice.decoder.stopped()) return;
-    delta.text += choice.decoder.push(tokenizer_.token_bytes(token));
+    delta.text += choice.decoder.push(choice.detokenizer.push(token));
     delta.token_ids.push_back(token);
     ++choice.tokens;
   }
@@ -85,7 +88,7 @@ void TextAssembler::take_tokens(Choice& choice, const Event& event, TextDelta& d
 Result<TextDelta> generate(Engine& engine, const text::Tokenizer& tokenizer, Request request, std::vector<std::string> stop,
                            const std::function<void(const TextDelta&)>& on_delta,
                            const std::function<bool()>& cancelled) {
-  TextAssembler assembler(tokenizer, request.n, std::move(stop));
+  TextAssembler assembler(tokenizer, request.n, {.stop = std::move(stop), .starts_text = request.starts_text});
   const auto queue = std::make_shared<EventQueue>();
   HR_ASSIGN_OR_RETURN(const RequestId id, engine.submit(std::move(request), queue));
   bool aborted = false;

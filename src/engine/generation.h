@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/serving_model.h"
+#include "text/detokenizer.h"
 #include "text/stream_decoder.h"
 
 namespace headrace::engine {
@@ -26,7 +27,12 @@ struct TextDelta {
 // strand that events were posted to).
 class TextAssembler {
  public:
-  TextAssembler(const text::Tokenizer& tokenizer, int32_t choices, std::vector<std::string> stop, bool include_stop = false);
+  struct Options {
+    std::vector<std::string> stop;
+    bool include_stop = false;
+    bool starts_text = false;  // as Request's
+  };
+  TextAssembler(const text::Tokenizer& tokenizer, int32_t choices, const Options& options);
   // The delta for `event`. Once a stop string has ended a choice, its further tokens are dropped: they appear in no delta
   // and in no figure. The delta that ends the last choice is `last`, with complete timing; what the engine still sends
   // after it gives empty deltas.
@@ -37,13 +43,13 @@ class TextAssembler {
 
  private:
   struct Choice {
+    text::Detokenizer detokenizer;
     text::StreamDecoder decoder;
     bool finished = false;
     int32_t tokens = 0;
   };
-  void take_tokens(Choice& choice, const Event& event, TextDelta& delta) const;
+  static void take_tokens(Choice& choice, const Event& event, TextDelta& delta);
 
-  const text::Tokenizer& tokenizer_;
   std::vector<Choice> choices_;
   int32_t num_finished_ = 0;
   TimePoint last_token_;  // of those that were delivered

@@ -117,7 +117,7 @@ TEST(TextAssembler, HoldsBackWhatIsNoWholeCharacterYet) {
 }
 
 TEST(TextAssembler, AfterAStopStringNothingOfTheChoiceIsDeliveredOrCounted) {
-  TextAssembler assembler(tokenizer(), 1, {"END"});
+  TextAssembler assembler(tokenizer(), 1, {.stop = {"END"}});
   const TextDelta stopped = assembler.push(tokens_event("xENDyz"));
   EXPECT_EQ(stopped.text, "x");
   EXPECT_EQ(stopped.token_ids, byte_ids("xEND"));
@@ -133,12 +133,12 @@ TEST(TextAssembler, AfterAStopStringNothingOfTheChoiceIsDeliveredOrCounted) {
 }
 
 TEST(TextAssembler, TheStopStringCanBeKept) {
-  TextAssembler assembler(tokenizer(), 1, {"END"}, true);
+  TextAssembler assembler(tokenizer(), 1, {.stop = {"END"}, .include_stop = true});
   EXPECT_EQ(assembler.push(tokens_event("xENDyz")).text, "xEND");
 }
 
 TEST(TextAssembler, ARequestEndsWithTheLastOfItsChoices) {
-  TextAssembler assembler(tokenizer(), 2, {"."});
+  TextAssembler assembler(tokenizer(), 2, {.stop = {"."}});
   const TextDelta first = assembler.push(tokens_event("a.", FinishReason::none, 0));
   EXPECT_EQ(first.finish, FinishReason::stop);
   EXPECT_FALSE(first.last);

@@ -34,6 +34,8 @@ struct Request {
   SamplingParams sampling;
   std::vector<int32_t> stop_token_ids;    // end the choice; the model's EOS ids are added unless ignore_eos
   bool ignore_eos = false;
+  bool starts_text = false;               // answers are texts of their own (a chat's), not the prompt's continuation: a
+                                          // prefix space of the first token goes
   bool want_logits = false;               // events carry the logits of every sampled position
   int32_t priority = 0;                   // lower runs first; equal ones in order of arrival
   std::string cache_key;                  // opaque bytes: only requests with equal keys share cached prefixes (tenant, adapter)

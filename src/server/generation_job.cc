@@ -65,7 +65,9 @@ void Generation::start() {
   running_ = job_.requests.size();
   assemblers_.reserve(running_);
   for (size_t i = 0; i < job_.requests.size(); ++i) {
-    assemblers_.emplace_back(backend_.tokenizer(), n, job_.stop);
+    const engine::TextAssembler::Options options{.stop = job_.stop,
+                                                 .starts_text = job_.requests[i].starts_text};
+    assemblers_.emplace_back(backend_.tokenizer(), n, options);
     auto id = backend_.submit(std::move(job_.requests[i]), std::make_shared<Sink>(shared_from_this(), i));
     if (!id) {
       const std::string param = id.error().code() == Code::invalid_argument ? "prompt" : "";
