@@ -46,7 +46,7 @@ class Conversation {
     }
     json turn = messages_;
     turn.push_back(message("user", line));
-    HR_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, model_.encode_chat(turn.dump()));
+    HR_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, model_.encode_chat(turn.dump(), {.allow_special = options_.allow_special}));
     HR_ASSIGN_OR_RETURN(Answer reply, answer(model_, std::move(prompt), options_, true));
     turn.push_back(message("assistant", reply.text));
     messages_ = std::move(turn);

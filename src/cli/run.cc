@@ -52,6 +52,8 @@ struct RunOptions {
                     std::numeric_limits<int64_t>::max());
     options.texts(answer.stop, "--stop", "TEXT", "End the answer before this text; may be repeated");
     options.flag(raw, "--raw", "Skip the chat template: continue the prompt as it stands");
+    options.flag(answer.allow_special, "--allow-special",
+                 "Recognise special tokens written in messages: whoever writes them can then speak as anybody");
     options.flag(json, "--json", "Print one JSON object instead of the streamed text");
     model.declare_engine(options, {"--max-seqs", "--max-queue"});
   }
@@ -79,6 +81,10 @@ Status check(RunOptions& run, const Options& options) {
     if (stop.empty()) return make_status(Code::invalid_argument, "--stop: want some text, got none");
     HR_RETURN_IF_ERROR(check_text("--stop", stop));
   }
+  if (run.raw && run.answer.allow_special) {
+    return make_status(Code::invalid_argument, "--allow-special: --raw recognises special tokens in any case");
+  }
+  run.answer.starts_text = !run.raw;
   run.answer.max_tokens = static_cast<int32_t>(run.max_tokens);
   run.answer.sampling = {.temperature = static_cast<float>(run.temperature),
                          .top_p = static_cast<float>(run.top_p),
@@ -104,7 +110,8 @@ std::string to_json(const Answer& answer, const runtime::RunnerMemory& memory) {
 
 Status answer_once(engine::ServingModel& model, const RunOptions& run) {
   HR_ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
-                      run.raw ? model.encode_raw(run.prompt) : model.encode_chat(one_turn(run.system, run.prompt)));
+                      run.raw ? model.encode_raw(run.prompt)
+                              : model.encode_chat(one_turn(run.system, run.prompt), {.allow_special = run.answer.allow_special}));
   const InterruptGuard guard(InterruptGuard::Mode::once);
   HR_ASSIGN_OR_RETURN(const Answer reply, answer(model, std::move(prompt), run.answer, !run.json));
   if (run.json) {

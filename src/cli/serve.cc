@@ -37,6 +37,8 @@ Status serve_command(const std::vector<std::string>& args) {
   options.text(serve.api_key, "--api-key", "K", "Refuse requests without \"Authorization: Bearer K\" (none is asked for)");
   options.text(model_options.serving.name, "--served-model-name", "NAME",
                "What /v1/models lists and answers carry (MODEL, or its file name without the ending)");
+  options.flag(serve.allow_special, "--allow-special",
+               "Special tokens written in messages are recognised unless a request says allow_special: false");
   model_options.declare_engine(options);
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};

@@ -102,37 +102,45 @@ Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path
   return model;
 }
 
-Result<std::vector<int32_t>> ServingModel::encode_chat(std::string_view messages_json,
+Result<text::RenderedPrompt> ServingModel::render_chat(std::string_view messages_json,
                                                        std::string_view extra_json) const {
   if (card_.embedding_size > 0) return error(Code::unsupported, "{}: makes embeddings and generates no text", card_.id);
   if (tokenizer_ == nullptr || chat_template_ == nullptr) {
     return error(Code::unsupported, "{}: carries no {}; use a raw prompt (--raw, /v1/completions)", card_.id,
                  tokenizer_ == nullptr ? "tokenizer" : "chat template");
   }
-  nlohmann::json variables = nlohmann::json::object();
+  // Templates write dicts in the order of their keys.
+  using Json = nlohmann::ordered_json;
+  Json variables = Json::object();
   if (!extra_json.empty()) {
-    variables = nlohmann::json::parse(extra_json, nullptr, false);
+    variables = Json::parse(extra_json, nullptr, false);
     if (!variables.is_object()) return error(Code::invalid_argument, "template variables: want a JSON object");
   }
-  nlohmann::json messages = nlohmann::json::parse(messages_json, nullptr, false);
+  Json messages = Json::parse(messages_json, nullptr, false);
   if (!messages.is_array()) return error(Code::invalid_argument, "messages: want a JSON array");
   variables["messages"] = std::move(messages);
   variables.emplace("add_generation_prompt", true);
   // The checkpoint's, whatever the caller passes: a template's special tokens become control ids.
   for (const auto& [name, token] : special_tokens_) variables[name] = token;
-  HR_ASSIGN_OR_RETURN(const text::RenderedPrompt prompt,
-                      chat_template_->render(variables.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
-  text::EncodeOptions options;
-  options.add_special_tokens = false;  // the template wrote them
-  options.special = text::SpecialTokens::in_trusted;
-  options.trusted = prompt.trusted;
-  HR_ASSIGN_OR_RETURN(text::Encoding encoding, tokenizer_->encode(prompt.text, options));
+  return chat_template_->render(variables.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Result<std::vector<int32_t>> ServingModel::encode_chat(std::string_view messages_json, const ChatOptions& options) const {
+  HR_ASSIGN_OR_RETURN(const text::RenderedPrompt prompt, render_chat(messages_json, options.extra_json));
+  text::EncodeOptions encode;
+  encode.add_special_tokens = false;  // the template wrote them
+  encode.special = options.allow_special ? text::SpecialTokens::everywhere : text::SpecialTokens::in_trusted;
+  encode.trusted = prompt.trusted;
+  HR_ASSIGN_OR_RETURN(text::Encoding encoding, tokenizer_->encode(prompt.text, encode));
   return std::move(encoding.ids);
 }
 
-Result<std::vector<int32_t>> ServingModel::encode_raw(std::string_view prompt) const {
+Result<std::vector<int32_t>> ServingModel::encode_raw(std::string_view prompt, const RawOptions& options) const {
   if (tokenizer_ == nullptr) return error(Code::unsupported, "{}: carries no tokenizer", card_.id);
-  HR_ASSIGN_OR_RETURN(text::Encoding encoding, tokenizer_->encode(prompt));
+  text::EncodeOptions encode;
+  encode.add_special_tokens = options.add_special_tokens;
+  encode.special = options.allow_special ? text::SpecialTokens::everywhere : text::SpecialTokens::nowhere;
+  HR_ASSIGN_OR_RETURN(text::Encoding encoding, tokenizer_->encode(prompt, encode));
   return std::move(encoding.ids);
 }
 

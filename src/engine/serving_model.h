@@ -58,6 +58,19 @@ struct ModelCard {
   double load_seconds = 0;
 };
 
+struct RawOptions {
+  bool add_special_tokens = true;  // BOS and the like, as the tokenizer adds them
+  bool allow_special = true;       // special tokens written in the text are recognised, as `tokenizers` does
+};
+
+struct ChatOptions {
+  // A JSON object of further template variables (tools, add_generation_prompt and the like), or "".
+  std::string_view extra_json = {};
+  // Special tokens written in messages and variables become control ids too. Off, nobody who writes a message, the
+  // result of a tool or a description can end a turn or speak as the system.
+  bool allow_special = false;
+};
+
 class ServingModel {
  public:
   static Result<std::unique_ptr<ServingModel>> open(const std::string& path, const ServingOptions& options);
@@ -72,11 +85,12 @@ class ServingModel {
   bool has_chat_template() const { return chat_template_ != nullptr; }
   Engine& engine() { return *engine_; }
 
-  // `messages_json`: an array of {role, content, ...}; `extra_json`: an object of further template variables or "".
-  // Special tokens inside messages stay text. Errors: those of ChatTemplate and Tokenizer; unsupported without a template.
-  Result<std::vector<int32_t>> encode_chat(std::string_view messages_json, std::string_view extra_json = {}) const;
-  // A raw prompt: special tokens in the text are recognised.
-  Result<std::vector<int32_t>> encode_raw(std::string_view prompt) const;
+  // `messages_json`: an array of {role, content, ...}. Errors: those of ChatTemplate and Tokenizer; unsupported without a
+  // template.
+  Result<text::RenderedPrompt> render_chat(std::string_view messages_json, std::string_view extra_json = {}) const;
+  Result<std::vector<int32_t>> encode_chat(std::string_view messages_json, const ChatOptions& options = {}) const;
+  // A raw prompt.
+  Result<std::vector<int32_t>> encode_raw(std::string_view prompt, const RawOptions& options = {}) const;
   // A text to embed, cut to what the model takes (encode_truncated).
   Result<std::vector<int32_t>> encode_input(std::string_view text) const;
 

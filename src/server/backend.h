@@ -23,9 +23,12 @@ class Backend {
   virtual const text::Tokenizer& tokenizer() const = 0;
 
   // As ServingModel's.
-  virtual Result<std::vector<int32_t>> encode_chat(std::string_view messages_json,
+  virtual Result<text::RenderedPrompt> render_chat(std::string_view messages_json,
                                                    std::string_view extra_json) const = 0;
-  virtual Result<std::vector<int32_t>> encode_raw(std::string_view prompt) const = 0;
+  virtual Result<std::vector<int32_t>> encode_chat(std::string_view messages_json,
+                                                   const engine::ChatOptions& options) const = 0;
+  virtual Result<std::vector<int32_t>> encode_raw(std::string_view prompt,
+                                                  const engine::RawOptions& options) const = 0;
   virtual Result<std::vector<int32_t>> encode_input(std::string_view text) const = 0;
 
   // As Engine's.

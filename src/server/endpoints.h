@@ -16,7 +16,8 @@ namespace headrace::server {
 struct ServerContext {
   Backend& backend;
   Metrics& metrics;
-  int64_t started = 0;  // Unix seconds
+  int64_t started = 0;         // Unix seconds
+  bool allow_special = false;  // what a chat that does not say gets
 };
 
 #define HR_ENDPOINT(name, method, path, access)                          \

@@ -425,6 +425,7 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body, const ParseLimi
   read_common(in, limits, out.fields);
   if (!in.ok()) return tl::unexpected(in.error());
   out.messages_json = read_messages(in);
+  out.allow_special = in.boolean("allow_special");
   const auto top = in.integer("top_logprobs", 0, kMaxTopLogprobs);
   if (in.boolean("logprobs").value_or(false)) {
     out.fields.logprobs = static_cast<int32_t>(top.value_or(0));
@@ -442,6 +443,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   if (!in.ok()) return tl::unexpected(in.error());
   read_texts(in, "prompt", static_cast<size_t>(limits.max_choices), limits.vocab_size, out.prompts);
   out.echo = in.boolean("echo").value_or(false);
+  out.allow_special = in.boolean("allow_special").value_or(true);
   if (const auto logprobs = in.integer("logprobs", 0, kMaxTopLogprobs))
     out.fields.logprobs = static_cast<int32_t>(*logprobs);
   if (out.echo && out.fields.logprobs) {
@@ -480,16 +482,110 @@ ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, const
   return out;
 }
 
+namespace {
+
+// Templates write dicts in the order of their keys, which `Fields` does not keep.
+using Ordered = nlohmann::ordered_json;
+
+// Parts of text become one string, as in a chat; other parts stay, for templates that know them.
+void join_text_parts(Ordered& content) {
+  std::string text;
+  for (const Ordered& part : content) {
+    if (!part.is_object() || part.value("type", Ordered()) != "text" || !part.value("text", Ordered()).is_string()) return;
+    if (!text.empty()) text += '\n';
+    text += part["text"].get<std::string>();
+  }
+  content = std::move(text);
+}
+
+// OpenAI's clients send arguments as a string of JSON; templates want the object.
+void read_arguments(Ordered& message) {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end() || !calls->is_array()) return;
+  for (Ordered& call : *calls) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+    Ordered& function = call["function"];
+    if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
+    const std::string text = function["arguments"].get<std::string>();
+    if (too_large(text)) continue;
+    Ordered arguments = Ordered::parse(text, nullptr, false);
+    if (arguments.is_object()) function["arguments"] = std::move(arguments);
+  }
+}
+
+TemplateRequest read_template(Fields& in, std::string_view body) {
+  TemplateRequest out;
+  out.model = in.string("model").value_or("");
+  in.unsupported_unless("chat_template", {""});
+  in.unsupported_unless("continue_final_message", {false});
+  const auto generation = in.boolean("add_generation_prompt");
+  if (!in.ok()) return out;
+  Ordered object = Ordered::parse(body);
+  Ordered& messages = object["messages"];
+  if (!messages.is_array() || messages.empty()) {
+    in.fail("messages", "messages: missing, or not a list with at least one message");
+    return out;
+  }
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Ordered& message = messages[i];
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
+      in.fail("messages", fmt::format("messages[{}]: must be an object with a role, a string", i));
+      return out;
+    }
+    if (message["role"] == "developer") message["role"] = "system";  // its newer name
+    if (message.contains("content") && message["content"].is_array()) join_text_parts(message["content"]);
+    read_arguments(message);
+  }
+  Ordered extra = Ordered::object();
+  if (const json* given = in.find("chat_template_kwargs")) {
+    if (!given->is_object()) in.wrong_type("chat_template_kwargs", "an object", *given);
+    extra = std::move(object["chat_template_kwargs"]);
+  }
+  for (const char* name : {"tools", "documents"}) {
+    const json* given = in.find(name);
+    if (given == nullptr) continue;
+    if (!given->is_array()) in.wrong_type(name, "a list", *given);
+    if (!given->empty()) extra[name] = std::move(object[name]);
+  }
+  if (generation) extra["add_generation_prompt"] = *generation;
+  if (!in.ok()) return out;
+  out.messages_json = messages.dump();
+  out.extra_json = extra.dump();
+  return out;
+}
+
+}  // namespace
+
+ApiResult<TemplateRequest> parse_template_request(std::string_view body) {
+  Fields in(body);
+  TemplateRequest out = read_template(in, body);
+  if (!in.ok()) return tl::unexpected(in.error());
+  return out;
+}
+
 ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body) {
   Fields in(body);
   TokenizeRequest out;
   out.model = in.string("model").value_or("");
+  out.allow_special = in.boolean("allow_special");
+  out.return_strings = in.boolean("return_token_strs").value_or(false);
+  out.with_pieces = in.boolean("with_pieces").value_or(false);
   if (in.find("messages") != nullptr) {
-    out.messages_json = read_messages(in);
+    out.chat = read_template(in, body);
+    if (in.boolean("add_special_tokens").value_or(false)) {
+      in.fail("add_special_tokens", "add_special_tokens: with messages, the chat template writes them",
+              "unsupported_parameter");
+    }
   } else if (auto prompt = in.string("prompt")) {
     out.prompt = std::move(*prompt);
+    out.add_special_tokens = in.boolean("add_special_tokens").value_or(true);
+  } else if (auto content = in.string("content")) {
+    // As llama.cpp's server has it.
+    out.prompt = std::move(*content);
+    out.add_special_tokens = in.boolean("add_special").value_or(false);
+    if (!out.allow_special) out.allow_special = in.boolean("parse_special");
   } else {
-    in.fail("prompt", "prompt: missing; send prompt (a string) or messages");
+    in.fail("prompt", "prompt: missing; send prompt (a string), content (a string) or messages");
   }
   if (!in.ok()) return tl::unexpected(in.error());
   return out;

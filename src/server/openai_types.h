@@ -37,6 +37,7 @@ struct GenerationFields {
 struct ChatRequest {
   GenerationFields fields;
   std::string messages_json;  // for ChatTemplate: contents are strings
+  std::optional<bool> allow_special;
 };
 
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
@@ -45,6 +46,7 @@ struct CompletionRequest {
   GenerationFields fields;
   std::vector<Prompt> prompts;  // at least one
   bool echo = false;
+  bool allow_special = true;
 };
 
 struct EmbeddingRequest {
@@ -54,10 +56,21 @@ struct EmbeddingRequest {
   std::optional<int64_t> dimensions;
 };
 
-struct TokenizeRequest {
+// Messages for the chat template, whatever it makes of them, and its other variables.
+struct TemplateRequest {
   std::string model;          // "" when absent
-  std::string prompt;         // or
-  std::string messages_json;  // when not empty
+  std::string messages_json;  // arguments of tool calls as objects, contents of text parts as strings
+  std::string extra_json;
+};
+
+struct TokenizeRequest {
+  std::string model;                    // "" when absent
+  std::string prompt;                   // or
+  std::optional<TemplateRequest> chat;  // when it is there
+  bool add_special_tokens = true;
+  std::optional<bool> allow_special;
+  bool return_strings = false;  // the vocabulary's spelling of each id
+  bool with_pieces = false;     // ids with their bytes
 };
 
 struct DetokenizeRequest {
@@ -68,6 +81,7 @@ struct DetokenizeRequest {
 ApiResult<ChatRequest> parse_chat_request(std::string_view body, const ParseLimits& limits);
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const ParseLimits& limits);
 ApiResult<EmbeddingRequest> parse_embedding_request(std::string_view body, const ParseLimits& limits);
+ApiResult<TemplateRequest> parse_template_request(std::string_view body);
 ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body);
 ApiResult<DetokenizeRequest> parse_detokenize_request(std::string_view body, const ParseLimits& limits);
 

@@ -12,11 +12,16 @@ class ModelBackend final : public Backend {
   const engine::ModelCard& card() const override { return model_.card(); }
   const runtime::RunnerLimits& limits() const override { return model_.engine().limits(); }
   const text::Tokenizer& tokenizer() const override { return model_.tokenizer(); }
-  Result<std::vector<int32_t>> encode_chat(std::string_view messages, std::string_view extra) const override {
-    return model_.encode_chat(messages, extra);
+  Result<text::RenderedPrompt> render_chat(std::string_view messages, std::string_view extra) const override {
+    return model_.render_chat(messages, extra);
   }
-  Result<std::vector<int32_t>> encode_raw(std::string_view prompt) const override {
-    return model_.encode_raw(prompt);
+  Result<std::vector<int32_t>> encode_chat(std::string_view messages,
+                                           const engine::ChatOptions& options) const override {
+    return model_.encode_chat(messages, options);
+  }
+  Result<std::vector<int32_t>> encode_raw(std::string_view prompt,
+                                          const engine::RawOptions& options) const override {
+    return model_.encode_raw(prompt, options);
   }
   Result<std::vector<int32_t>> encode_input(std::string_view text) const override {
     return model_.encode_input(text);

@@ -12,7 +12,7 @@ class Server::Impl {
  public:
   Impl(Backend& backend, const ServeOptions& options)
       : metrics(backend),
-        context{backend, metrics, std::time(nullptr)},
+        context{backend, metrics, std::time(nullptr), options.allow_special},
         router(context, options.api_key),
         host(options.host) {}
 

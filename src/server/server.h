@@ -18,6 +18,7 @@ struct ServeOptions {
   uint16_t port = 8000;  // 0: any free one
   std::string api_key;   // "": none is asked for
   HttpLimits limits;
+  bool allow_special = false;  // special tokens in chats are recognised where a request does not say
   bool stop_on_signals = true;
   // Called once connections are accepted, with "http://127.0.0.1:8000"; may be null.
   std::function<void(const std::string& url)> on_listening;

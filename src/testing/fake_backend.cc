@@ -34,15 +34,24 @@ class FakeBackend final : public server::Backend {
   const runtime::RunnerLimits& limits() const override { return engine_.limits(); }
   const text::Tokenizer& tokenizer() const override { return *tokenizer_; }
 
-  Result<std::vector<int32_t>> encode_chat(std::string_view messages_json, std::string_view) const override {
-    std::string text;
+  // The variables beside messages are written before them as they come.
+  Result<text::RenderedPrompt> render_chat(std::string_view messages_json, std::string_view extra_json) const override {
+    std::string text(extra_json);
     for (const nlohmann::json& message : nlohmann::json::parse(messages_json)) {
-      text +=
-          "<" + message.at("role").get<std::string>() + ">" + message.at("content").get<std::string>() + "\n";
+      const auto content = message.value("content", nlohmann::json());
+      text += "<" + message.at("role").get<std::string>() + ">" +
+              (content.is_string() ? content.get<std::string>() : message.dump()) + "\n";
     }
-    return byte_ids(text.append(kOpening));
+    return text::RenderedPrompt{text.append(kOpening), {}};
   }
-  Result<std::vector<int32_t>> encode_raw(std::string_view prompt) const override { return byte_ids(prompt); }
+  Result<std::vector<int32_t>> encode_chat(std::string_view messages_json,
+                                           const engine::ChatOptions& options) const override {
+    HR_ASSIGN_OR_RETURN(const text::RenderedPrompt prompt, render_chat(messages_json, options.extra_json));
+    return encode(prompt.text, options.allow_special);
+  }
+  Result<std::vector<int32_t>> encode_raw(std::string_view prompt, const engine::RawOptions& options) const override {
+    return encode(prompt, options.allow_special);
+  }
 
   Result<std::vector<int32_t>> encode_input(std::string_view text) const override {
     return engine::encode_truncated(*tokenizer_, text, limits().max_context);
@@ -60,6 +69,13 @@ class FakeBackend final : public server::Backend {
   }
 
  private:
+  Result<std::vector<int32_t>> encode(std::string_view text, bool allow_special) const {
+    text::EncodeOptions options;
+    options.special = allow_special ? text::SpecialTokens::everywhere : text::SpecialTokens::nowhere;
+    HR_ASSIGN_OR_RETURN(text::Encoding encoding, tokenizer_->encode(text, options));
+    return std::move(encoding.ids);
+  }
+
   engine::ModelCard card_;
   const std::unique_ptr<text::Tokenizer> tokenizer_ = make_byte_tokenizer();
   engine::Engine engine_;

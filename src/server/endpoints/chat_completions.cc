@@ -10,13 +10,15 @@ void handle_chat_completions(ServerContext& context, const HttpRequest& request,
   if (!parsed) return responder->send(parsed.error().response());
   if (auto wrong = check_model(context, parsed->fields.model)) return responder->send(wrong->response());
   if (auto wrong = check_generates(context)) return responder->send(wrong->response());
-  auto ids = backend.encode_chat(parsed->messages_json, {});
+  auto ids = backend.encode_chat(parsed->messages_json,
+                                 {.allow_special = parsed->allow_special.value_or(context.allow_special)});
   if (!ids) return responder->send(ApiError::from(ids.error(), "messages").response());
 
   const GenerationFields& fields = parsed->fields;
   GenerationJob job = make_job(fields);
   // Without a limit of its own an answer may fill the context; the engine cuts it there.
   job.requests.push_back(make_request(fields, std::move(*ids), backend.limits().max_context));
+  job.requests.back().starts_text = true;
   job.format = make_chat_format(answer_options(context, fields));
   start_generation(backend, std::move(responder), std::move(job));
 }

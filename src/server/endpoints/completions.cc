@@ -6,9 +6,9 @@ namespace {
 
 constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's
 
-Result<std::vector<int32_t>> ids_of(const Backend& backend, const Prompt& prompt) {
+Result<std::vector<int32_t>> ids_of(const Backend& backend, const Prompt& prompt, bool allow_special) {
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) return *ids;
-  return backend.encode_raw(std::get<std::string>(prompt));
+  return backend.encode_raw(std::get<std::string>(prompt), {.allow_special = allow_special});
 }
 
 // The prompt as echo repeats it.
@@ -31,7 +31,7 @@ void handle_completions(ServerContext& context, const HttpRequest& request,
   GenerationJob job = make_job(fields);
   std::vector<CompletionPrompt> prompts;
   for (const Prompt& prompt : parsed->prompts) {
-    auto ids = ids_of(backend, prompt);
+    auto ids = ids_of(backend, prompt, parsed->allow_special);
     if (!ids) return responder->send(ApiError::from(ids.error(), "prompt").response());
     CompletionPrompt before;
     if (parsed->echo) before.echo_text = text_of(backend, prompt);
