@@ -80,7 +80,7 @@ def rope_kinds():
 def formats():
     golden = set(re.findall(r"^decode (\w+) ", source("tests/golden/quant_formats.txt"), re.MULTILINE))
     dtypes = "Safetensors.ReadsEveryPlainDtypeByItsName"
-    fast = set(re.findall(r"case Format::(\w+): return reader<", source("src/kernels/cpu/matmul_q8.cc")))
+    fast = set(re.findall(r"case Format::(\w+): return (?:wide_)?reader<", source("src/kernels/cpu/matmul_q8.cc")))
     for name in re.findall(r"^HR_FORMAT\((\w+),", source("src/quant/formats.def"), re.MULTILINE):
         if name in INTEGERS:
             continue

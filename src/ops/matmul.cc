@@ -261,6 +261,9 @@ std::vector<OpCase> cases_quantize() {
 
 // ---- matmul_q8 -------------------------------------------------------------------------------------------------
 
+constexpr Format kQ8Formats[] = {Format::q4_0, Format::q4_1, Format::q5_0, Format::q5_1,
+                                 Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k};
+
 Result<std::vector<ValueType>> infer_matmul_q8(std::span<const ValueType> inputs, const Attrs& attrs) {
   const int32_t terms = attrs.as<Q8Attrs>().terms;
   if (Status bad = want_terms("matmul_q8", terms); !bad.ok()) return tl::unexpected(bad);
@@ -278,7 +281,9 @@ Result<std::vector<ValueType>> infer_matmul_q8(std::span<const ValueType> inputs
   if (!rows) return tl::unexpected(rows.error());
   const Format format = inputs[3].format;
   if (!matmul_q8_takes(format)) {
-    return error(Code::unsupported, "matmul_q8: want a weight of q4_0, q4_1 or q8_0, got {}", format_info(format).name);
+    std::string names;
+    for (const Format known : kQ8Formats) names += fmt::format("{}{}", names.empty() ? "" : ", ", format_info(known).name);
+    return error(Code::unsupported, "matmul_q8: want a weight of {}, got {}", names, format_info(format).name);
   }
   return std::vector{ValueType::tensor(DType::f32, {tokens, *rows})};
 }
@@ -321,9 +326,9 @@ double random_code(int64_t i) {
 }
 
 void add_q8_cases(const Q8Attrs& attrs, std::vector<OpCase>& cases) {
-  static constexpr Format kFormats[] = {Format::q4_0, Format::q4_1, Format::q8_0};
+  static constexpr Format kBench[] = {Format::q4_0, Format::q4_1, Format::q8_0, Format::q5_0};
   const std::string more = attrs.terms == 1 ? "" : " terms=2";
-  each_case(kFormats, kFormats, [&](Format format, int64_t tokens, int64_t rows, int64_t columns, bool bench) {
+  each_case(kQ8Formats, kBench, [&](Format format, int64_t tokens, int64_t rows, int64_t columns, bool bench) {
     // Two terms serve q, k, v and the logits alone.
     if (bench && attrs.terms == 2 && rows != kRealSizes[0].rows && rows < 10000) return;
     std::vector<CaseInput> inputs = quantized(tokens, columns, attrs.terms, false, random_code);
@@ -331,18 +336,20 @@ void add_q8_cases(const Q8Attrs& attrs, std::vector<OpCase>& cases) {
     cases.push_back({case_name(format, tokens, rows, columns, more), attrs, std::move(inputs), bench,
                      bench ? phase_of(tokens) : ""});
   });
-  for (const Format format : kFormats) {
-    std::vector<CaseInput> inputs = quantized(3, 64, attrs.terms, true, random_code);
-    inputs.push_back(matrix(format, 35, 64));
+  for (const Format format : kQ8Formats) {
+    const int64_t columns = fits(format, 64) ? 64 : 256;
+    std::vector<CaseInput> inputs = quantized(3, columns, attrs.terms, true, random_code);
+    inputs.push_back(matrix(format, 35, columns));
     inputs.push_back(vector(Format::f32, 35));
-    cases.push_back({case_name(format, 3, 35, 64, " bias strided" + more), attrs, std::move(inputs)});
+    cases.push_back({case_name(format, 3, 35, columns, " bias strided" + more), attrs, std::move(inputs)});
+    if (format_info(format).encode == nullptr) continue;  // its weights cannot be chosen
     // Every product at its largest: what a 16-bit partial sum would saturate on.
     for (const double extreme : {127.0, -127.0}) {
-      inputs = quantized(2, 64, attrs.terms, false, [&](int64_t) { return extreme; });
-      inputs.push_back(matrix(format, 16, 64));
-      inputs.back().values.assign(16 * 64, 1.0);
-      for (int n = 8; n < 16; ++n) std::fill_n(inputs.back().values.begin() + n * 64, 64, -1.0);
-      cases.push_back({case_name(format, 2, 16, 64, (extreme > 0 ? " largest" : " smallest") + more), attrs,
+      inputs = quantized(2, columns, attrs.terms, false, [&](int64_t) { return extreme; });
+      inputs.push_back(matrix(format, 16, columns));
+      inputs.back().values.assign(16 * columns, 1.0);
+      for (int n = 8; n < 16; ++n) std::fill_n(inputs.back().values.begin() + n * columns, columns, -1.0);
+      cases.push_back({case_name(format, 2, 16, columns, (extreme > 0 ? " largest" : " smallest") + more), attrs,
                        std::move(inputs)});
     }
   }
@@ -358,9 +365,7 @@ std::vector<OpCase> cases_matmul_q8() {
 
 std::string Q8Attrs::describe() const { return terms == 1 ? std::string() : fmt::format("terms={}", terms); }
 
-bool matmul_q8_takes(Format format) {
-  return format == Format::q4_0 || format == Format::q4_1 || format == Format::q8_0;
-}
+bool matmul_q8_takes(Format format) { return std::ranges::find(kQ8Formats, format) != std::end(kQ8Formats); }
 
 constinit const Op matmul = {
     .name = "matmul",

@@ -9,9 +9,11 @@
 // clamped to +-127 and rounded alike; q is then i8 [T, 2 * K], 32 bytes of q and 32 of q2 a block; scale = peak / 127 / 256 and
 // sum = 256 * sum(q) + sum(q2), so that x ~= scale * (256 * q + q2).
 //
-// matmul_q8(q, scale, sum, weight [N, K], bias weight [N]?) -> f32 [T, N]: weights of q4_0, q4_1 or q8_0; integer dot
-// products exact (with terms=2 dot = 256 * dot(q) + dot(q2), rounded once to float32), then per block in rising order
-// acc = fma(dot, weight_scale * scale, acc) and, for offset formats, acc = fma(weight_min, scale * sum, acc); the bias last.
+// matmul_q8(q, scale, sum, weight [N, K], bias weight [N]?) -> f32 [T, N]: weights of q4_0, q4_1, q5_0, q5_1, q8_0,
+// q4_k, q5_k or q6_k; integer dot products exact (with terms=2 dot = 256 * dot(q) + dot(q2), rounded once to float32), then per
+// group of columns with one weight scale (a block, or its halves for q6_k) in rising order acc = fma(dot, weight_scale * scale, acc)
+// and, for all but q4_0 and q8_0, acc = fma(weight_min, scale * sum, acc), where a code that means 0 makes the minimum of formats
+// without one; the bias last.
 
 #include "ops/op.h"
 

@@ -93,8 +93,8 @@ TEST(QuantizeActivations, LeavesFloatWeightsAlone) {
 
 TEST(QuantizeActivations, LeavesBlockFormatsWithoutAnIntegerKernelToMatmul) {
   WithInput p(256);
-  p.graph.set_output("a", linear(p.graph, p.x, "a", Format::q4_k, 40, 256));
-  p.graph.set_output("b", linear(p.graph, p.x, "b", Format::q5_0, 40, 256));
+  p.graph.set_output("a", linear(p.graph, p.x, "a", Format::iq4_xs, 40, 256));
+  p.graph.set_output("b", linear(p.graph, p.x, "b", Format::mxfp4, 40, 256));
   EXPECT_EQ(run_alone(p.graph, "quantize_activations"), 0);
   EXPECT_EQ(p.graph.nodes[0].op, &ops::matmul);
   EXPECT_EQ(p.graph.nodes[1].op, &ops::matmul);

@@ -7,9 +7,12 @@
 // depends on K alone. Few tokens: bound by reading the weights. Many: per block and 16 x 1 outputs 8 dot products
 // and 2 (with a minimum 3) multiplies on the same ports, so at most 80% (73%) of the int8 peak.
 //
+// Formats whose fields lie otherwise (5 and 6 bits, scales of scales) are widened first, a tile at a time: wide_tile.h.
+//
 // Two terms of activations: the same block twice, 256 * sum of the first + sum of the second in int32. The largest is
 // that of q8_0's biased codes, 257 * 32 * 255 * 127 = 2.7e8, and the correction half of it.
 #include "kernels/cpu/matmul_tile.h"
+#include "kernels/cpu/wide_tile.h"
 #include "ops/matmul.h"
 
 HR_BEGIN_KERNELS
@@ -104,6 +107,28 @@ struct Dot<TileQ8_0> {
   }
   HR_INLINE F32x16 finish_terms() const { return to_f32(I32x16{a, b}); }
 };
+
+// Unsigned codes up to 63: pairs at most 2 * 63 * 127, widened at once.
+template <int kGroups>
+struct Dot<TileWide<kGroups>> {
+  static constexpr int kZero = 0;
+  __m256i a, b;
+  HR_INLINE static I32x16 prepare(const I32x16& codes) { return codes; }
+  HR_INLINE void start(int32_t) { a = b = _mm256_setzero_si256(); }
+  HR_INLINE void add(const I32x16& codes, const int8_t* q) {
+    const __m256i word = _mm256_set1_epi32(load_word(q));
+    const __m256i ones = _mm256_set1_epi16(1);
+    a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(codes.a, word), ones));
+    b = _mm256_add_epi32(b, _mm256_madd_epi16(_mm256_maddubs_epi16(codes.b, word), ones));
+    keep_order(a, b);
+  }
+  HR_INLINE F32x16 finish(int32_t) const { return to_f32(I32x16{a, b}); }
+  HR_INLINE void next_term(int32_t) {
+    a = _mm256_slli_epi32(a, 8);
+    b = _mm256_slli_epi32(b, 8);
+  }
+  HR_INLINE F32x16 finish_terms() const { return to_f32(I32x16{a, b}); }
+};
 #else
 constexpr int kTokens = 2;
 
@@ -132,9 +157,9 @@ struct Dot {
 };
 #endif
 
-// Packed activations of kCount tokens, per block: codes [kCount][terms][32], scales f32 [kCount], then 32 bits [kCount]: for
-// formats with a minimum the float scale * sum, else the integer -kZero * sum.
-constexpr int64_t token_block_bytes(int terms) { return ops::kActivationBlock * terms + 8; }
+// Packed activations of kCount tokens, per block: codes [kCount][terms][32], scales f32 [kCount], then 32 bits [groups][kCount]:
+// for formats with a minimum the float scale * sum (of the group's columns), else the integer -kZero * sum.
+constexpr int64_t token_block_bytes(int terms, int groups) { return ops::kActivationBlock * terms + 4 + 4 * groups; }
 
 template <class T>
 HR_INLINE T load_as(const std::byte* p) {
@@ -143,8 +168,8 @@ HR_INLINE T load_as(const std::byte* p) {
   return value;
 }
 
-// Adds the products of a block's weights with one term of each token, `q_stride` bytes apart.
-template <class Tile, int kCount>
+// Adds the products of a block's weights, or of its half `kGroup`, with one term of each token, `q_stride` bytes apart.
+template <class Tile, int kGroup, int kCount>
 HR_INLINE void add_products(const std::byte* tile, const int8_t* q, int q_stride, Dot<Tile> (&dot)[kCount]) {
   using D = Dot<Tile>;
   if constexpr (Tile::kNibbles) {
@@ -160,8 +185,9 @@ HR_INLINE void add_products(const std::byte* tile, const int8_t* q, int q_stride
       for (int t = 0; t < kCount; ++t) dot[t].add(high, q + q_stride * t + 16 + 4 * i);
     }
   } else {
+    constexpr int kWords = 8 / Tile::kGroups;
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
+    for (int i = kGroup * kWords; i < (kGroup + 1) * kWords; ++i) {
       const auto codes = D::prepare(load_i32(tile + Tile::kCodes + 64 * i));
 #pragma GCC unroll 12
       for (int t = 0; t < kCount; ++t) dot[t].add(codes, q + q_stride * t + 4 * i);
@@ -169,42 +195,51 @@ HR_INLINE void add_products(const std::byte* tile, const int8_t* q, int q_stride
   }
 }
 
+// One group of a block: acc += scale * (dot + min).
+template <class Tile, int kGroup, int kTerms, int kCount>
+HR_INLINE void add_group(const std::byte* tile, const std::byte* x, F32x16 (&acc)[kCount]) {
+  constexpr int kQStride = ops::kActivationBlock * kTerms, kScales = kQStride * kCount,
+                kLast = kScales + 4 * kCount * (1 + kGroup);
+  const int8_t* q = reinterpret_cast<const int8_t*>(x);
+  Dot<Tile> dot[kCount];
+#pragma GCC unroll 12
+  for (int t = 0; t < kCount; ++t) {
+    dot[t].start(Tile::kHasMin || kTerms == 2 ? 0 : load_as<int32_t>(x + kLast + 4 * t));
+  }
+  add_products<Tile, kGroup, kCount>(tile, q, kQStride, dot);
+  if constexpr (kTerms == 2) {
+#pragma GCC unroll 12
+    for (int t = 0; t < kCount; ++t) dot[t].next_term(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
+    add_products<Tile, kGroup, kCount>(tile, q + ops::kActivationBlock, kQStride, dot);
+  }
+  const F32x16 scale = Tile::scale(tile, kGroup);
+#pragma GCC unroll 12
+  for (int t = 0; t < kCount; ++t) {
+    F32x16 value;
+    if constexpr (kTerms == 1) {
+      value = dot[t].finish(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
+    } else {
+      value = dot[t].finish_terms();
+    }
+    acc[t] = fma(value, scale * broadcast(load_as<float>(x + kScales + 4 * t)), acc[t]);
+  }
+  if constexpr (Tile::kHasMin) {
+    const F32x16 min = Tile::min(tile, kGroup);
+#pragma GCC unroll 12
+    for (int t = 0; t < kCount; ++t) acc[t] = fma(min, broadcast(load_as<float>(x + kLast + 4 * t)), acc[t]);
+  }
+}
+
 template <class Tile, int kCount, int kTerms>
 void multiply(const std::byte* tile, const std::byte* x, int64_t blocks, F32x16 bias, int lanes, float* out,
               int64_t out_stride) {
-  constexpr int kQStride = ops::kActivationBlock * kTerms, kScales = kQStride * kCount, kLast = kScales + 4 * kCount;
   F32x16 acc[kCount];
 #pragma GCC unroll 12
   for (int t = 0; t < kCount; ++t) acc[t] = zero_f32();
-  for (int64_t block = 0; block < blocks; ++block, tile += Tile::kBytes, x += token_block_bytes(kTerms) * kCount) {
-    const int8_t* q = reinterpret_cast<const int8_t*>(x);
-    Dot<Tile> dot[kCount];
-#pragma GCC unroll 12
-    for (int t = 0; t < kCount; ++t) {
-      dot[t].start(Tile::kHasMin || kTerms == 2 ? 0 : load_as<int32_t>(x + kLast + 4 * t));
-    }
-    add_products<Tile, kCount>(tile, q, kQStride, dot);
-    if constexpr (kTerms == 2) {
-#pragma GCC unroll 12
-      for (int t = 0; t < kCount; ++t) dot[t].next_term(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
-      add_products<Tile, kCount>(tile, q + ops::kActivationBlock, kQStride, dot);
-    }
-    const F32x16 scale = Tile::scale(tile);
-#pragma GCC unroll 12
-    for (int t = 0; t < kCount; ++t) {
-      F32x16 value;
-      if constexpr (kTerms == 1) {
-        value = dot[t].finish(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
-      } else {
-        value = dot[t].finish_terms();
-      }
-      acc[t] = fma(value, scale * broadcast(load_as<float>(x + kScales + 4 * t)), acc[t]);
-    }
-    if constexpr (Tile::kHasMin) {
-      const F32x16 min = Tile::min(tile);
-#pragma GCC unroll 12
-      for (int t = 0; t < kCount; ++t) acc[t] = fma(min, broadcast(load_as<float>(x + kLast + 4 * t)), acc[t]);
-    }
+  for (int64_t block = 0; block < blocks;
+       ++block, tile += Tile::kBytes, x += token_block_bytes(kTerms, Tile::kGroups) * kCount) {
+    add_group<Tile, 0, kTerms>(tile, x, acc);
+    if constexpr (Tile::kGroups == 2) add_group<Tile, 1, kTerms>(tile, x, acc);
   }
 #pragma GCC unroll 12
   for (int t = 0; t < kCount; ++t) store_first(out + t * out_stride, acc[t] + bias, lanes);
@@ -223,16 +258,27 @@ struct Multiplies {
   }
 };
 
+// How a weight's tiles are read. With `widen`, they are TileWide in the thread's scratch, `wide_block` bytes a block.
 struct Reader {
   const Multiply* by_count = nullptr;
   bool has_min = false;
   int zero = 0;
   int terms = 1;
+  int groups = 1;
+  void (*widen)(const std::byte* tile, int64_t blocks, std::byte* out) = nullptr;
+  int wide_block = 0;
 };
 template <class Tile, int kTerms>
 Reader reader() {
   static constexpr Multiplies<Tile, kTerms> kTable;
-  return {kTable.by_count, Tile::kHasMin, Dot<Tile>::kZero, kTerms};
+  return {kTable.by_count, Tile::kHasMin, Dot<Tile>::kZero, kTerms, Tile::kGroups};
+}
+template <int kGroups, int kTerms>
+Reader wide_reader(void (*widen)(const std::byte*, int64_t, std::byte*)) {
+  Reader read = reader<TileWide<kGroups>, kTerms>();
+  read.widen = widen;
+  read.wide_block = TileWide<kGroups>::kBytes;
+  return read;
 }
 template <int kTerms>
 Reader reader_of(Format format) {
@@ -240,11 +286,25 @@ Reader reader_of(Format format) {
     case Format::q4_0: return reader<TileQ4_0, kTerms>();
     case Format::q4_1: return reader<TileQ4_1, kTerms>();
     case Format::q8_0: return reader<TileQ8_0, kTerms>();
+    case Format::q5_0: return wide_reader<1, kTerms>(widen_q5<false>);
+    case Format::q5_1: return wide_reader<1, kTerms>(widen_q5<true>);
+    case Format::q4_k: return wide_reader<1, kTerms>(widen_k<false>);
+    case Format::q5_k: return wide_reader<1, kTerms>(widen_k<true>);
+    case Format::q6_k: return wide_reader<2, kTerms>(widen_q6_k);
     default: return {};
   }
 }
 Reader reader_of(Format format, const Attrs& attrs) {
   return attrs.as<ops::Q8Attrs>().terms == 1 ? reader_of<1>(format) : reader_of<2>(format);
+}
+
+// The sum of the codes of columns [0, 16) of a block, the first term's counted 256 times where there are two.
+int32_t first_half_sum(const int8_t* q, int terms) {
+  int32_t first = 0, second = 0;
+  for (int i = 0; i < 16; ++i) first += q[i];
+  if (terms == 1) return first;
+  for (int i = 0; i < 16; ++i) second += q[ops::kActivationBlock + i];
+  return 256 * first + second;
 }
 
 void pack(const NodeArgs& args, int64_t first, int count, const Reader& read, std::byte* out) {
@@ -255,11 +315,17 @@ void pack(const NodeArgs& args, int64_t first, int count, const Reader& read, st
     const float* scales = args.inputs[1].tensor.row<float>(first + t);
     const int32_t* sums = args.inputs[2].tensor.row<int32_t>(first + t);
     std::byte* to = out;
-    for (int64_t block = 0; block < blocks; ++block, to += token_block_bytes(read.terms) * count) {
+    for (int64_t block = 0; block < blocks; ++block, to += token_block_bytes(read.terms, read.groups) * count) {
       __builtin_memcpy(to + code_bytes * t, q + code_bytes * block, code_bytes);
       __builtin_memcpy(to + code_bytes * count + 4 * t, scales + block, 4);
       std::byte* last = to + (code_bytes + 4) * count + 4 * t;
-      if (read.has_min) {
+      if (read.groups == 2) {
+        const int32_t half = first_half_sum(q + code_bytes * block, read.terms);
+        const float offsets[2] = {scales[block] * static_cast<float>(half),
+                                  scales[block] * static_cast<float>(sums[block] - half)};
+        __builtin_memcpy(last, &offsets[0], 4);
+        __builtin_memcpy(last + 4 * count, &offsets[1], 4);
+      } else if (read.has_min) {
         const float offset = scales[block] * static_cast<float>(sums[block]);
         __builtin_memcpy(last, &offset, 4);
       } else {
@@ -274,9 +340,14 @@ int64_t packed_bytes(int64_t token_bytes) {
   return (chunk_tokens_for(token_bytes, kTokens) * token_bytes + 63) / 64 * 64;
 }
 
+// Of one thread: the packed activations of a chunk, then a wide tile.
+int64_t thread_bytes(const Reader& read, int64_t blocks) {
+  return packed_bytes(blocks * token_block_bytes(read.terms, read.groups)) + blocks * read.wide_block;
+}
+
 size_t scratch_bytes(const NodeSizes& sizes, int team_size) {
-  const int64_t blocks = sizes.inputs[1].shape[1].eval(sizes.bindings);
-  return static_cast<size_t>(team_size * packed_bytes(blocks * token_block_bytes(sizes.attrs.as<ops::Q8Attrs>().terms)));
+  const Reader read = reader_of(sizes.inputs[3].format, sizes.attrs);
+  return static_cast<size_t>(team_size * thread_bytes(read, sizes.inputs[1].shape[1].eval(sizes.bindings)));
 }
 
 bool supports(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs& attrs) {
@@ -290,10 +361,11 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
   const Reader read = reader_of(weight.format, args.attrs);
   const int64_t tokens = args.inputs[1].tensor.dim(0), blocks = args.inputs[1].tensor.dim(1);
   const int64_t tile_bytes = static_cast<int64_t>(tile16_bytes(weight.format, blocks * ops::kActivationBlock));
-  const int64_t token_bytes = blocks * token_block_bytes(read.terms);
+  const int64_t token_bytes = blocks * token_block_bytes(read.terms, read.groups);
   const int64_t chunk = chunk_tokens_for(token_bytes, kTokens);
   const Claims claims(tokens, weight.rows, tile_bytes, chunk, team.size());
-  std::byte* packed = args.scratch + team.rank() * packed_bytes(token_bytes);
+  std::byte* packed = args.scratch + team.rank() * thread_bytes(read, blocks);
+  std::byte* wide = packed + packed_bytes(token_bytes);
   int64_t packed_chunk = -1;
 
   for (int64_t claim; (claim = team.claim(claims.count)) >= 0;) {
@@ -309,9 +381,14 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
     for (int64_t n = first_tile; n < first_tile + claims.group_tiles && n < claims.tiles; ++n) {
       const int64_t row = n * kTileRows;
       const int lanes = static_cast<int>(weight.rows - row < kTileRows ? weight.rows - row : kTileRows);
+      const std::byte* tile = weight.data + n * tile_bytes;
+      if (read.widen != nullptr) {
+        read.widen(tile, blocks, wide);
+        tile = wide;
+      }
       const F32x16 bias_lanes = bias == nullptr ? zero_f32() : load_first(bias + row, lanes);
       even_parts(count, kTokens, [&](int64_t first, int part) {
-        read.by_count[part](weight.data + n * tile_bytes, packed + first * token_bytes, blocks, bias_lanes, lanes,
+        read.by_count[part](tile, packed + first * token_bytes, blocks, bias_lanes, lanes,
                             out.row<float>(first_token + first) + row, out.strides[0]);
       });
     }

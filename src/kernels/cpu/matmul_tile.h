@@ -73,12 +73,13 @@ HR_INLINE void nibble_columns(const std::byte* words, const Decode& decode, F&& 
 
 struct TileQ4_0 {
   static constexpr Format kFormat = Format::q4_0;
+  static constexpr int kGroups = 1;  // of scales
   static constexpr int kColumns = 32, kBytes = 288;
   static constexpr int kCodes = 32;  // offset of the words
   static constexpr bool kNibbles = true, kHasMin = false;
   static constexpr int kZero = 8;  // the code that means 0
-  HR_INLINE static F32x16 scale(const std::byte* at) { return load_f16(at); }
-  HR_INLINE static F32x16 min(const std::byte*) { return zero_f32(); }
+  HR_INLINE static F32x16 scale(const std::byte* at, int = 0) { return load_f16(at); }
+  HR_INLINE static F32x16 min(const std::byte*, int = 0) { return zero_f32(); }
   template <class F>
   HR_INLINE static void columns(const std::byte* at, F&& f) {
     const F32x16 s = scale(at);
@@ -88,12 +89,13 @@ struct TileQ4_0 {
 
 struct TileQ4_1 {
   static constexpr Format kFormat = Format::q4_1;
+  static constexpr int kGroups = 1;  // of scales
   static constexpr int kColumns = 32, kBytes = 320;
   static constexpr int kCodes = 64;
   static constexpr bool kNibbles = true, kHasMin = true;
   static constexpr int kZero = 0;
-  HR_INLINE static F32x16 scale(const std::byte* at) { return load_f16(at); }
-  HR_INLINE static F32x16 min(const std::byte* at) { return load_f16(at + 32); }
+  HR_INLINE static F32x16 scale(const std::byte* at, int = 0) { return load_f16(at); }
+  HR_INLINE static F32x16 min(const std::byte* at, int = 0) { return load_f16(at + 32); }
   template <class F>
   HR_INLINE static void columns(const std::byte* at, F&& f) {
     const F32x16 s = scale(at);
@@ -104,12 +106,13 @@ struct TileQ4_1 {
 
 struct TileQ8_0 {
   static constexpr Format kFormat = Format::q8_0;
+  static constexpr int kGroups = 1;  // of scales
   static constexpr int kColumns = 32, kBytes = 544;
   static constexpr int kCodes = 32;
   static constexpr bool kNibbles = false, kHasMin = false;
   static constexpr int kZero = 128;
-  HR_INLINE static F32x16 scale(const std::byte* at) { return load_f16(at); }
-  HR_INLINE static F32x16 min(const std::byte*) { return zero_f32(); }
+  HR_INLINE static F32x16 scale(const std::byte* at, int = 0) { return load_f16(at); }
+  HR_INLINE static F32x16 min(const std::byte*, int = 0) { return zero_f32(); }
   template <class F>
   HR_INLINE static void columns(const std::byte* at, F&& f) {
     const F32x16 s = scale(at);
