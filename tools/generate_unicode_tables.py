@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_data.inc: the Unicode properties as the `tokenizers` library sees them.
+"""Writes src/text/unicode_data.inc and src/text/regex_data.inc: the Unicode properties as the `tokenizers` library sees them.
 
 The library, not the Unicode consortium's files, is the reference: each property is read off the library's own
 behaviour, code point by code point, so that our classes change at exactly the code points where its classes do.
 
-usage: generate_unicode_tables.py OUTPUT      (needs: pip install tokenizers)
+usage: generate_unicode_tables.py FOLDER      (needs: pip install tokenizers)
 """
+import pathlib
 import sys
 import unicodedata
 
@@ -158,12 +159,118 @@ def python_case(change):
     return {c: [ord(x) for x in change(chr(c))] for c in CODES if change(chr(c)) != chr(c)}
 
 
+def scripts():
+    """Groups of the pre-tokenizer UnicodeScripts: 0 for characters that belong to the word before them."""
+    splitter = pre_tokenizers.UnicodeScripts()
+    together = lambda a, b: len(splitter.pre_tokenize_str(a + b)) == 1
+    kept = [c for c in CODES if splitter.pre_tokenize_str(chr(c))]
+    values, leaders = {}, []
+    at = 0
+    for word, _ in splitter.pre_tokenize_str("".join(map(chr, kept))):
+        group = next((i for i, leader in enumerate(leaders) if together(leader, word[0])), None)
+        if group is None:
+            group = len(leaders)
+            leaders.append(word[0])
+        values.update(dict.fromkeys(kept[at:at + len(word)], group + 1))
+        at += len(word)
+    assert len(leaders) < 256 and at == len(kept)
+    return values
+
+
+# What regular expressions may ask for by name beside the general categories.
+NAMED_SETS = """alnum alpha ascii blank cntrl digit graph lower print punct space upper xdigit word assigned whitespace
+alphabetic uppercase lowercase math hexdigit asciihexdigit idstart idcontinue xidstart xidcontinue ideographic emoji
+emojipresentation emojimodifier emojimodifierbase emojicomponent extendedpictographic cased caseignorable dash diacritic
+extender graphemebase graphemeextend joincontrol quotationmark radical unifiedideograph variationselector noncharactercodepoint
+regionalindicator
+adlam ahom anatolianhieroglyphs arabic armenian avestan balinese bamum bassavah batak bengali bhaiksuki bopomofo brahmi braille
+buginese buhid canadianaboriginal carian caucasianalbanian chakma cham cherokee chorasmian common coptic cuneiform cypriot
+cyprominoan cyrillic deseret devanagari divesakuru dogra duployan egyptianhieroglyphs elbasan elymaic ethiopic garay georgian
+glagolitic gothic grantha greek gujarati gunjalagondi gurmukhi gurungkhema han hangul hanifirohingya hanunoo hatran hebrew hiragana
+imperialaramaic inherited inscriptionalpahlavi inscriptionalparthian javanese kaithi kannada katakana kawi kayahli kharoshthi
+khitansmallscript khmer khojki khudawadi kiratrai lao latin lepcha limbu lineara linearb lisu lycian lydian mahajani makasar
+malayalam mandaic manichaean marchen masaramgondi medefaidrin meeteimayek mendekikakui meroiticcursive meroitichieroglyphs miao
+modi mongolian mro multani myanmar nabataean nagmundari nandinagari newtailue newa nko nushu nyiakengpuachuehmong ogham olchiki
+oldhungarian olditalic oldnortharabian oldpermic oldpersian oldsogdian oldsoutharabian oldturkic olduyghur olonal oriya osage osmanya
+pahawhhmong palmyrene paucinhau phagspa phoenician psalterpahlavi rejang runic samaritan saurashtra sharada shavian siddham
+signwriting sinhala sogdian sorasompeng soyombo sundanese sunuwar sylotinagri syriac tagalog tagbanwa taile taitham taiviet takri
+tamil tangsa tangut telugu thaana thai tibetan tifinagh tirhuta todhri toto tulutigalari ugaritic unknown vai vithkuqi wancho
+warangciti yezidi yi zanabazarsquare""".split()
+
+
+def named_sets():
+    """{name: ranges}, of planes that differ from code point to code point; the others are like their first one."""
+    uneven = [c for c in CODES if c >> 16 in (0, 1, 2, 3, 14) or c & 0xFFFF in (0, 0xFFFE, 0xFFFF)]
+    text = "".join(map(chr, uneven))
+    spellings = {name: rf"\p{{{name}}}" for name in NAMED_SETS}
+    spellings |= {f"posix{name}": f"[[:{name}:]]" for name in ("punct", "word")}
+    out = {}
+    for name, pattern in spellings.items():
+        try:
+            splitter = pre_tokenizers.Split(Regex(pattern), "removed")
+        except Exception as e:  # a name that is younger than the library
+            print(name, e, file=sys.stderr)
+            continue
+        codes = set(uneven)
+        for _, (begin, end) in splitter.pre_tokenize_str(text):
+            codes.difference_update(uneven[begin:end])
+        ranges = []
+        for code in sorted(codes):
+            last = code + 0xFFFD if code >> 16 in (*range(4, 14), 15, 16) and code & 0xFFFF == 0 else code
+            if ranges and ranges[-1][1] + 1 == code or ranges and ranges[-1][1] == 0xD7FF and code == 0xE000:
+                ranges[-1][1] = last
+            else:
+                ranges.append([code, last])
+        out[name] = ranges
+    return out
+
+
+def emit_named_sets(file, sets):
+    data = []
+    for name, ranges in sets.items():
+        data += [len(name), *name.encode()] + varint(len(ranges))
+        last = 0
+        for first, end in ranges:
+            data += varint(first - last) + varint(end - first)
+            last = end
+    emit(file, "kNamedSets", "Named sets as (length of the name, name, number of ranges, (first less the last end, end less first)...).", data)
+
+
+def case_variants():
+    """Single characters that (?i:c) matches beside c."""
+    lower = normalizers.Lowercase()
+    cased = {c for c in CODES if lower.normalize_str(chr(c)) != chr(c) or any(
+        change(chr(c)) != chr(c) for change in (str.upper, str.lower, str.title, str.casefold))}
+    cased |= {ord(x) for c in list(cased) for change in (lower.normalize_str, str.upper, str.lower, str.title, str.casefold)
+              for x in change(chr(c))}
+    letters = sorted(cased)
+    # Apart, so that no match of several characters (ss for an eszett) is one of them.
+    text = "\0".join(map(chr, letters))
+    out = {}
+    for code in letters:
+        pattern = "(?i:\\x{%x})" % code
+        found = set(letters)
+        for word, _ in pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str(text):
+            found.difference_update(map(ord, word.replace("\0", "")))
+        found.discard(code)
+        if found:
+            out[code] = sorted(found)
+    return out
+
+
 def main():
-    with open(sys.argv[1], "w", encoding="ascii") as file:
+    folder = pathlib.Path(sys.argv[1])
+    with open(folder / "regex_data.inc", "w", encoding="ascii") as file:
+        file.write("// Generated by tools/generate_unicode_tables.py from the behaviour of the `tokenizers` library, "
+                   f"version {tokenizers.__version__}.\n")
+        emit_named_sets(file, named_sets())
+        emit_mapping(file, "kCaseVariants", "What else matches where case is ignored.", case_variants())
+    with open(folder / "unicode_data.inc", "w", encoding="ascii") as file:
         file.write("// Generated by tools/generate_unicode_tables.py from the behaviour of the `tokenizers` library, "
                    f"version {tokenizers.__version__}.\n")
         emit_runs(file, "kCategoryRuns", "General categories, in the order of enum class Category.", categories())
         emit_runs(file, "kPropertyRuns", "Sets of enum Property.", properties())
+        emit_runs(file, "kScriptRuns", "Groups of the pre-tokenizer UnicodeScripts.", scripts())
         emit_runs(file, "kCombiningRuns", "Canonical combining classes.", combining_classes())
         canonical = mapping(normalizers.NFD(), is_hangul)
         compatible = {c: to for c, to in mapping(normalizers.NFKD(), is_hangul).items() if canonical.get(c) != to}

@@ -1,5 +1,5 @@
 // `headrace tokenize`: standard input to ids, as the `tokenizers` library gives them. Special tokens written in the
-// text are recognised; the post-processor's tokens (BOS and the like) are added.
+// text are recognised; the post-processor's tokens (BOS and the like) are added, truncation and padding done. And back.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -20,7 +20,9 @@ constexpr std::string_view kAbout =
     "headrace tokenize - turn standard input into token ids\n\n"
     "Prints the ids of the whole input on one line. With --jsonl each input line is a JSON string and\n"
     "each output line an object: {\"ids\": [...], \"offsets\": [[begin, end], ...]}, where offsets count\n"
-    "Unicode code points of the text, as the Python library `tokenizers` does.";
+    "Unicode code points of the text, as the Python library `tokenizers` does. A line that is a list of\n"
+    "ids gives their text: {\"text\": ..., \"without_special\": ...}. What a tokenizer.json says of truncation\n"
+    "and padding is done here, for prompts it is not.";
 constexpr std::string_view kExamples =
     "  echo -n 'What is a mill race?' | headrace tokenize model.gguf\n"
     "  echo '\"Hello\\nworld\"' | headrace tokenize model.gguf --jsonl\n"
@@ -48,26 +50,41 @@ nlohmann::json code_point_offsets(std::string_view text, const std::vector<text:
   return offsets;
 }
 
+constexpr text::EncodeOptions kAsTheLibrary{.limits = true};
+
 Status tokenize_whole(const text::Tokenizer& tokenizer) {
   std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  HR_ASSIGN_OR_RETURN(const text::Encoding encoding, tokenizer.encode(text));
+  HR_ASSIGN_OR_RETURN(const text::Encoding encoding, tokenizer.encode(text, kAsTheLibrary));
   fmt::print("{}\n", fmt::join(encoding.ids, " "));
   return {};
+}
+
+// One line's answer. `value` is a string or a list of ids.
+Result<nlohmann::json> answer(const text::Tokenizer& tokenizer, const nlohmann::json& value) {
+  if (value.is_array()) {
+    std::vector<int32_t> ids;
+    for (const nlohmann::json& id : value) {
+      if (!id.is_number_integer()) return error(Code::malformed, "want ids, got {}", id.dump());
+      const auto wide = id.get<int64_t>();
+      ids.push_back(wide < 0 || wide > INT32_MAX ? -1 : static_cast<int32_t>(wide));
+    }
+    return nlohmann::json{{"text", tokenizer.decode(ids, false)}, {"without_special", tokenizer.decode(ids, true)}};
+  }
+  if (!value.is_string()) {
+    return error(Code::malformed, "want a JSON string such as \"text\" or a list of ids, got {}",
+                 value.is_discarded() ? "what is not JSON" : value.type_name());
+  }
+  const std::string& text = value.get_ref<const std::string&>();
+  HR_ASSIGN_OR_RETURN(const text::Encoding encoding, tokenizer.encode(text, kAsTheLibrary));
+  return nlohmann::json{{"ids", encoding.ids}, {"offsets", code_point_offsets(text, encoding.offsets)}};
 }
 
 Status tokenize_lines(const text::Tokenizer& tokenizer) {
   std::string line;
   for (uint64_t number = 1; std::getline(std::cin, line); ++number) {
-    const nlohmann::json value = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!value.is_string()) {
-      return make_status(Code::malformed, "standard input, line {}: want a JSON string such as \"text\", got {}", number,
-                         value.is_discarded() ? "what is not JSON" : value.type_name());
-    }
-    const std::string& text = value.get_ref<const std::string&>();
-    auto encoding = tokenizer.encode(text);
-    if (!encoding) return encoding.error().with_context(fmt::format("standard input, line {}", number));
-    const nlohmann::json out = {{"ids", encoding->ids}, {"offsets", code_point_offsets(text, encoding->offsets)}};
-    fmt::print("{}\n", out.dump());
+    auto out = answer(tokenizer, nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
+    if (!out) return out.error().with_context(fmt::format("standard input, line {}", number));
+    fmt::print("{}\n", out->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     std::fflush(stdout);  // a program that sends line by line waits for each answer
   }
   return {};
@@ -80,7 +97,7 @@ Status tokenize_command(const std::vector<std::string>& args) {
   std::string model;
   bool jsonl = false;
   options.positional(model, "MODEL", std::string(kModelHelp) + "; or a tokenizer.json");
-  options.flag(jsonl, "--jsonl", "Each line in is a JSON string, each line out its ids and offsets");
+  options.flag(jsonl, "--jsonl", "Each line in is a JSON string or a list of ids, each line out an object");
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};
 

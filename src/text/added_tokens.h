@@ -16,6 +16,7 @@ namespace headrace::text {
 struct AddedToken {
   int32_t id = -1;
   std::string content;
+  std::string spelling;      // what it decodes to, where that is not `content`
   bool single_word = false;  // not beside a word character
   bool lstrip = false;       // takes the white space before it
   bool rstrip = false;       // takes the white space after it

@@ -1,5 +1,6 @@
 #include "text/decoder.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -44,6 +45,31 @@ class Replace final : public Decoder {
 
  private:
   std::string from_, to_;
+};
+
+class ReplaceRegex final : public Decoder {
+ public:
+  ReplaceRegex(Regex from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+  void apply(std::vector<std::string>& pieces) const override {
+    for (std::string& piece : pieces) piece = bytes_of(std::move(piece));
+  }
+  // A piece on which the expression back-tracks too long stays as it is.
+  std::string bytes_of(std::string piece) const override {
+    std::vector<Regex::Match> matches;
+    if (!from_.find_all(piece, matches).ok()) return piece;
+    std::string out;
+    size_t at = 0;
+    for (const auto& [begin, end] : matches) {
+      out.append(piece, at, begin - at);
+      out += to_;
+      at = end;
+    }
+    return out.append(piece, at);
+  }
+
+ private:
+  Regex from_;
+  std::string to_;
 };
 
 // "<0x0A>" -> 10.
@@ -145,32 +171,34 @@ class Metaspace final : public Decoder {
   bool strips_first_;
 };
 
+// Spaces that tokens brought before punctuation and English endings.
+std::string clean_up(std::string text) {
+  static constexpr std::pair<std::string_view, std::string_view> rows[] = {
+      {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+  };
+  for (const auto& [from, to] : rows) text = replace_all(text, from, to);
+  return text;
+}
+
 class WordPiece final : public Decoder {
  public:
   WordPiece(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
   void apply(std::vector<std::string>& pieces) const override {
     for (size_t i = 0; i < pieces.size(); ++i) {
       if (i > 0) pieces[i] = joined(std::move(pieces[i]));
-      if (cleanup_) pieces[i] = clean(std::move(pieces[i]));
+      if (cleanup_) pieces[i] = clean_up(std::move(pieces[i]));
     }
   }
   std::string bytes_of(std::string piece) const override {
     piece = joined(std::move(piece));
-    return cleanup_ ? clean(std::move(piece)) : piece;
+    return cleanup_ ? clean_up(std::move(piece)) : piece;
   }
 
  private:
   std::string joined(std::string piece) const {
     return piece.starts_with(prefix_) ? piece.substr(prefix_.size()) : " " + piece;
-  }
-  static std::string clean(std::string text) {
-    static constexpr std::pair<std::string_view, std::string_view> rows[] = {
-        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
-        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
-        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
-    };
-    for (const auto& [from, to] : rows) text = replace_all(text, from, to);
-    return text;
   }
   std::string prefix_;
   bool cleanup_;
@@ -190,6 +218,26 @@ class BpeSuffix final : public Decoder {
   std::string suffix_;
 };
 
+// Connectionist temporal classification: of equal neighbours one stays, padding goes.
+class Ctc final : public Decoder {
+ public:
+  Ctc(std::string pad, std::string delimiter, bool cleanup)
+      : pad_(std::move(pad)), delimiter_(std::move(delimiter)), cleanup_(cleanup) {}
+  void apply(std::vector<std::string>& pieces) const override {
+    pieces.erase(std::unique(pieces.begin(), pieces.end()), pieces.end());
+    for (std::string& piece : pieces) piece = bytes_of(std::move(piece));
+    std::erase(pieces, std::string());
+  }
+  std::string bytes_of(std::string piece) const override {
+    piece = replace_all(piece, pad_, "");
+    return cleanup_ ? replace_all(clean_up(std::move(piece)), delimiter_, " ") : piece;
+  }
+
+ private:
+  std::string pad_, delimiter_;
+  bool cleanup_;
+};
+
 }  // namespace
 
 DecoderPtr decode_byte_level() {
@@ -197,6 +245,12 @@ DecoderPtr decode_byte_level() {
 }
 DecoderPtr decode_replace(std::string from, std::string to) {
   return std::make_unique<Replace>(std::move(from), std::move(to));
+}
+DecoderPtr decode_replace_regex(Regex from, std::string to) {
+  return std::make_unique<ReplaceRegex>(std::move(from), std::move(to));
+}
+DecoderPtr decode_ctc(std::string pad, std::string delimiter, bool cleanup) {
+  return std::make_unique<Ctc>(std::move(pad), std::move(delimiter), cleanup);
 }
 DecoderPtr decode_byte_fallback() {
   return std::make_unique<ByteFallback>();

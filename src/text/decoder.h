@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "text/regex.h"
+
 namespace headrace::text {
 
 class Decoder {
@@ -20,11 +22,13 @@ using DecoderPtr = std::unique_ptr<const Decoder>;
 
 DecoderPtr decode_byte_level();
 DecoderPtr decode_replace(std::string from, std::string to);
+DecoderPtr decode_replace_regex(Regex from, std::string to);
 DecoderPtr decode_byte_fallback();
 DecoderPtr decode_fuse();
 DecoderPtr decode_strip(std::string content, size_t start, size_t stop);
 DecoderPtr decode_metaspace(std::string replacement, bool strips_first);
 DecoderPtr decode_wordpiece(std::string prefix, bool cleanup);
 DecoderPtr decode_bpe(std::string suffix);
+DecoderPtr decode_ctc(std::string pad, std::string delimiter, bool cleanup);
 
 }  // namespace headrace::text

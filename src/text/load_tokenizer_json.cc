@@ -81,6 +81,13 @@ int32_t token_or_none(const json& model, const char* key, const Vocabulary& voca
 
 // --- models ---
 
+// Older files do not name the type; the parts that only one model has do.
+std::string model_type(const json& model) {
+  return model.value("type", model.contains("merges")                     ? "BPE"
+                             : model.contains("max_input_chars_per_word") ? "WordPiece"
+                                                                          : "WordLevel");
+}
+
 Result<std::unique_ptr<Bpe>> read_bpe(const json& model, std::string_view merge_list, const Vocabulary& vocabulary,
                                       bool byte_level) {
   std::deque<std::string> decoded;
@@ -92,10 +99,6 @@ Result<std::unique_ptr<Bpe>> read_bpe(const json& model, std::string_view merge_
                        .unk_id = token_or_none(model, "unk_token", vocabulary),
                        .continuing_subword_prefix = string_or_empty(model, "continuing_subword_prefix"),
                        .end_of_word_suffix = string_or_empty(model, "end_of_word_suffix")};
-  if (byte_level && !(options.continuing_subword_prefix + options.end_of_word_suffix).empty()) {
-    return tl::unexpected(
-        unsupported("byte-level BPE with", "continuing_subword_prefix or end_of_word_suffix"));
-  }
   return Bpe::make(vocabulary, merges, std::move(options));
 }
 
@@ -122,13 +125,9 @@ Status read_unigram(const json& file, const json& model, std::string_view list, 
 
 Status read_model(const json& file, const JsonLists& lists, bool byte_level, Parts& parts) {
   const json& model = file.at("model");
-  // Older files do not name the type; the parts that only one model has do.
-  const std::string type = model.value("type", model.contains("merges")                     ? "BPE"
-                                               : model.contains("max_input_chars_per_word") ? "WordPiece"
-                                                                                            : "WordLevel");
-  if (type == "Unigram" && !byte_level) return read_unigram(file, model, lists.vocab, parts);
+  const std::string type = model_type(model);
+  if (type == "Unigram") return read_unigram(file, model, lists.vocab, parts);
   if (type != "BPE" && type != "WordPiece" && type != "WordLevel") return unsupported("model", type);
-  if (byte_level && type != "BPE") return unsupported("after ByteLevel, the model", type);
   auto vocabulary = std::make_unique<Vocabulary>();
   HR_RETURN_IF_ERROR(read_vocabulary(lists.vocab, *vocabulary));
   if (type == "BPE") {
@@ -186,9 +185,16 @@ Result<NormalizerPtr> read_normalizer(const json& component) {
   if (type == "Prepend") return prepend_text(component.at("prepend").get<std::string>());
   if (type == "Replace") {
     const json& pattern = component.at("pattern");
-    if (!pattern.contains("String")) return tl::unexpected(unsupported("Replace with", pattern.dump()));
-    return replace_text(pattern.at("String").get<std::string>(), component.at("content").get<std::string>());
+    auto content = component.at("content").get<std::string>();
+    const bool text = pattern.contains("String");
+    std::string from = pattern.at(text ? "String" : "Regex").get<std::string>();
+    // Nothing is found everywhere, as the regular expression is.
+    if (text && !from.empty()) return replace_text(std::move(from), std::move(content));
+    HR_ASSIGN_OR_RETURN(Regex regex, Regex::compile(from));
+    return replace_regex(std::move(regex), std::move(content));
   }
+  if (type == "Nmt") return clean_for_translation();
+  if (type == "ByteLevel") return spell_in_byte_alphabet();
   if (type == "Precompiled") {
     HR_ASSIGN_OR_RETURN(const std::string blob,
                         from_base64(component.at("precompiled_charsmap").get_ref<const std::string&>()));
@@ -223,9 +229,9 @@ Result<PreTokenizerPtr> read_split(const json& component) {
   HR_ASSIGN_OR_RETURN(const SplitBehavior behavior, read_behavior(component, "Removed"));
   const bool invert = component.value("invert", false);
   const json& pattern = component.at("pattern");
-  if (pattern.contains("String"))
-    return split_by_string(pattern.at("String").get<std::string>(), behavior, invert);
-  const std::string regex = pattern.at("Regex").get<std::string>();
+  const bool text = pattern.contains("String");
+  const std::string regex = pattern.at(text ? "String" : "Regex").get<std::string>();
+  if (text && !regex.empty()) return split_by_string(regex, behavior, invert);
   const auto known = find_split_pattern(regex);
   // The published patterns match everything, so that keeping matches and keeping all is the same.
   const bool keeps_all =
@@ -244,20 +250,23 @@ Result<PreTokenizerPtr> read_metaspace(const json& component) {
                    component.value("split", true));
 }
 
-// `byte_level` becomes true at a ByteLevel component, which must be the last one.
-Status read_pre_tokenizer(const json& component, Parts& parts, bool& byte_level) {
-  if (component.is_null()) return {};
+// A Sequence's parts, and theirs, in order.
+void flatten(const json& component, std::vector<const json*>& out) {
+  if (component.is_null()) return;
+  if (type_of(component) != "Sequence") {
+    out.push_back(&component);
+    return;
+  }
+  for (const json& part : component.at("pretokenizers")) flatten(part, out);
+}
+
+// `spells`: its words come out in the byte alphabet.
+Status read_pre_tokenizer(const json& component, bool spells, PreTokenizers& steps) {
   const std::string type = type_of(component);
-  if (byte_level) return unsupported("after ByteLevel, the pre-tokenizer", type);
-  auto& steps = parts.pre_tokenizers;
-  if (type == "Sequence") {
-    for (const json& part : component.at("pretokenizers")) {
-      HR_RETURN_IF_ERROR(read_pre_tokenizer(part, parts, byte_level));
-    }
-  } else if (type == "ByteLevel") {
+  if (type == "ByteLevel") {
     if (component.value("add_prefix_space", true)) steps.push_back(add_prefix_space());
     if (component.value("use_regex", true)) steps.push_back(split_by_pattern(SplitPattern::gpt2));
-    byte_level = true;
+    if (spells) steps.push_back(spell_bytes_of_words());
   } else if (type == "Split") {
     HR_ASSIGN_OR_RETURN(PreTokenizerPtr step, read_split(component));
     steps.push_back(std::move(step));
@@ -278,10 +287,30 @@ Status read_pre_tokenizer(const json& component, Parts& parts, bool& byte_level)
     steps.push_back(split_white_space());
   } else if (type == "BertPreTokenizer") {
     steps.push_back(split_as_bert());
+  } else if (type == "UnicodeScripts") {
+    steps.push_back(split_scripts());
+  } else if (type == "FixedLength") {
+    const auto length = component.value("length", size_t{5});
+    if (length == 0) return make_status(Code::malformed, "tokenizer.json: FixedLength: want a length above 0");
+    steps.push_back(split_fixed_length(length));
   } else {
     return unsupported("pre-tokenizer", type);
   }
   return {};
+}
+
+// True when the model sees raw bytes: a ByteLevel step is the last one and the model's tokens can be spelled byte by byte. Any
+// other ByteLevel step spells its words out.
+Result<bool> read_pre_tokenizers(const json& component, const json& model, PreTokenizers& steps) {
+  std::vector<const json*> parts;
+  flatten(component, parts);
+  const bool plain_bpe = model_type(model) == "BPE" && string_or_empty(model, "continuing_subword_prefix").empty() &&
+                         string_or_empty(model, "end_of_word_suffix").empty();
+  const bool raw_bytes = plain_bpe && !parts.empty() && type_of(*parts.back()) == "ByteLevel";
+  for (const json* part : parts) {
+    HR_RETURN_IF_ERROR(read_pre_tokenizer(*part, !(raw_bytes && part == parts.back()), steps));
+  }
+  return raw_bytes;
 }
 
 // --- post-processors ---
@@ -347,9 +376,15 @@ Status read_decoder(const json& component, std::vector<DecoderPtr>& steps) {
     steps.push_back(decode_byte_level());
   } else if (type == "Replace") {
     const json& pattern = component.at("pattern");
-    if (!pattern.contains("String")) return unsupported("Replace with", pattern.dump());
-    steps.push_back(
-        decode_replace(pattern.at("String").get<std::string>(), component.at("content").get<std::string>()));
+    auto content = component.at("content").get<std::string>();
+    const bool text = pattern.contains("String");
+    std::string from = pattern.at(text ? "String" : "Regex").get<std::string>();
+    if (text && !from.empty()) {
+      steps.push_back(decode_replace(std::move(from), std::move(content)));
+    } else {
+      HR_ASSIGN_OR_RETURN(Regex regex, Regex::compile(from));
+      steps.push_back(decode_replace_regex(std::move(regex), std::move(content)));
+    }
   } else if (type == "ByteFallback") {
     steps.push_back(decode_byte_fallback());
   } else if (type == "Fuse") {
@@ -366,23 +401,91 @@ Status read_decoder(const json& component, std::vector<DecoderPtr>& steps) {
         decode_wordpiece(component.value("prefix", std::string("##")), component.value("cleanup", true)));
   } else if (type == "BPEDecoder") {
     steps.push_back(decode_bpe(component.value("suffix", std::string("</w>"))));
+  } else if (type == "CTC") {
+    steps.push_back(decode_ctc(component.value("pad_token", std::string("<pad>")),
+                               component.value("word_delimiter_token", std::string("|")), component.value("cleanup", true)));
   } else {
     return unsupported("decoder", type);
   }
   return {};
 }
 
+// --- truncation and padding ---
+
+Result<Side> read_side(const json& component) {
+  const std::string side = component.value("direction", "Right");
+  if (side == "Right") return Side::right;
+  if (side == "Left") return Side::left;
+  return error(Code::malformed, "tokenizer.json: direction \"{}\" is not Left or Right", side);
+}
+
+Result<size_t> read_length(const json& value, const char* name) {
+  const auto length = value.get<int64_t>();
+  if (length < 0 || length > static_cast<int64_t>(Padding::kMaxLength)) {
+    return error(Code::malformed, "tokenizer.json: padding: {}: want 0 to {}, got {}", name, Padding::kMaxLength, length);
+  }
+  return static_cast<size_t>(length);
+}
+
+Result<Truncation> read_truncation(const json& component) {
+  Truncation rule{.max_length = component.at("max_length").get<size_t>(), .stride = component.value("stride", size_t{0})};
+  const std::string strategy = component.value("strategy", "LongestFirst");
+  if (strategy == "OnlyFirst") {
+    rule.strategy = Truncation::Strategy::only_first;
+  } else if (strategy == "OnlySecond") {
+    rule.strategy = Truncation::Strategy::only_second;
+  } else if (strategy != "LongestFirst") {
+    return error(Code::malformed, "tokenizer.json: truncation: strategy \"{}\" is not known", strategy);
+  }
+  HR_ASSIGN_OR_RETURN(rule.side, read_side(component));
+  return rule;
+}
+
+Result<Padding> read_padding(const json& component) {
+  Padding rule{.id = component.value("pad_id", 0)};
+  const json& strategy = component.at("strategy");
+  if (strategy.is_object()) {
+    HR_ASSIGN_OR_RETURN(rule.fixed, read_length(strategy.at("Fixed"), "Fixed"));
+  } else if (strategy != "BatchLongest") {
+    return error(Code::malformed, "tokenizer.json: padding: strategy {} is not known", strategy.dump());
+  }
+  if (const json multiple = component.value("pad_to_multiple_of", json()); !multiple.is_null()) {
+    HR_ASSIGN_OR_RETURN(rule.multiple, read_length(multiple, "pad_to_multiple_of"));
+  }
+  HR_ASSIGN_OR_RETURN(const size_t type_id, read_length(component.value("pad_type_id", json(0)), "pad_type_id"));
+  if (type_id > UINT8_MAX) return error(Code::unsupported, "tokenizer.json: padding: pad_type_id {}", type_id);
+  rule.type_id = static_cast<uint8_t>(type_id);
+  HR_ASSIGN_OR_RETURN(rule.side, read_side(component));
+  return rule;
+}
+
 Result<std::unique_ptr<Tokenizer>> load(const json& file, const JsonLists& lists) {
   const auto part = [&](const char* name) { return file.value(name, json()); };
   Parts parts;
-  bool byte_level = false;
   if (const json normalizer = part("normalizer"); !normalizer.is_null()) {
     HR_ASSIGN_OR_RETURN(parts.normalizer, read_normalizer(normalizer));
   }
-  HR_RETURN_IF_ERROR(read_pre_tokenizer(part("pre_tokenizer"), parts, byte_level));
+  const json pre_tokenizer = part("pre_tokenizer");
+  HR_ASSIGN_OR_RETURN(const bool byte_level, read_pre_tokenizers(pre_tokenizer, file.at("model"), parts.pre_tokenizers));
   HR_RETURN_IF_ERROR(read_model(file, lists, byte_level, parts));
+  if (parts.normalizer) {
+    // The library decodes a token that it looks for in the normalized text to what it looks for.
+    for (AddedToken& token : parts.added) {
+      if (!token.normalized) continue;
+      AlignedText content;
+      content.append(token.content, {0, 0});
+      HR_RETURN_IF_ERROR(parts.normalizer->apply(content));
+      token.spelling = std::move(content.text);
+    }
+  }
   HR_RETURN_IF_ERROR(read_post_processor(part("post_processor"), parts.post));
   HR_RETURN_IF_ERROR(read_decoder(part("decoder"), parts.decoders));
+  if (const json truncation = part("truncation"); !truncation.is_null()) {
+    HR_ASSIGN_OR_RETURN(parts.truncation, read_truncation(truncation));
+  }
+  if (const json padding = part("padding"); !padding.is_null()) {
+    HR_ASSIGN_OR_RETURN(parts.padding, read_padding(padding));
+  }
   return PipelineTokenizer::make(std::move(parts));
 }
 

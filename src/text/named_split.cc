@@ -1,5 +1,3 @@
-// The regular expressions run through PCRE2, whose Unicode version is older than the scanners' of
-// split_pattern.h: only characters younger than it can differ.
 #include "text/named_split.h"
 
 #include <algorithm>

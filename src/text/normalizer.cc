@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/byte_alphabet.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -124,8 +125,8 @@ class Form final : public Normalizer {
     return true;
   }
 
-  void apply(AlignedText& text) const override {
-    if (leaves(text.text)) return;
+  Status apply(AlignedText& text) const override {
+    if (leaves(text.text)) return {};
     const bool compatible = form_ == UnicodeForm::nfkc || form_ == UnicodeForm::nfkd;
     std::vector<Char> chars;
     std::vector<ByteRange> sources;
@@ -136,6 +137,7 @@ class Form final : public Normalizer {
     order_marks(chars);
     if (form_ == UnicodeForm::nfc || form_ == UnicodeForm::nfkc) compose_all(chars);
     text = laid_out(chars, sources);
+    return {};
   }
 
  private:
@@ -144,7 +146,7 @@ class Form final : public Normalizer {
 
 class Lowercase final : public Normalizer {
  public:
-  void apply(AlignedText& text) const override {
+  Status apply(AlignedText& text) const override {
     AlignedText out;
     for_each_char(text, [&](char32_t code, ByteRange source) {
       const std::u32string_view lower = lowercase(code);
@@ -152,13 +154,14 @@ class Lowercase final : public Normalizer {
       for (const char32_t c : lower) append_char(out, c, source);
     });
     text = std::move(out);
+    return {};
   }
 };
 
 class StripEnds final : public Normalizer {
  public:
   StripEnds(bool left, bool right) : left_(left), right_(right) {}
-  void apply(AlignedText& text) const override {
+  Status apply(AlignedText& text) const override {
     size_t begin = text.text.size(), end = 0;
     for (size_t at = 0; at < text.text.size();) {
       const Utf8Char c = decode_utf8(std::string_view(text.text).substr(at));
@@ -176,6 +179,7 @@ class StripEnds final : public Normalizer {
       out.origin.assign(text.origin.begin() + begin, text.origin.begin() + end);
     }
     text = std::move(out);
+    return {};
   }
 
  private:
@@ -186,55 +190,122 @@ class StripEnds final : public Normalizer {
 class Drop final : public Normalizer {
  public:
   explicit Drop(uint8_t wanted) : properties_(wanted) {}
-  void apply(AlignedText& text) const override {
+  Status apply(AlignedText& text) const override {
     AlignedText out;
     for_each_char(text, [&](char32_t code, ByteRange source) {
       if (!(properties(code) & properties_)) append_char(out, code, source);
     });
     text = std::move(out);
+    return {};
   }
 
  private:
   uint8_t properties_;
 };
 
+// What `text` has before byte `end`, to the beginning of the last character: what is put in the place of a match has the
+// source of the match's last character, as in the library.
+ByteRange source_before(const AlignedText& text, size_t end) {
+  if (end == 0) return {text.origin[0].begin, text.origin[0].begin};
+  size_t begin = end - 1;
+  while (begin > 0 && (static_cast<uint8_t>(text.text[begin]) & 0xC0) == 0x80) --begin;
+  return {text.origin[begin].begin, text.origin[end - 1].end};
+}
+
 class ReplaceText final : public Normalizer {
  public:
   ReplaceText(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
   bool leaves(std::string_view text) const override { return from_.empty() || text.find(from_) == text.npos; }
-  void apply(AlignedText& text) const override {
-    if (from_.empty()) return;
+  Status apply(AlignedText& text) const override {
+    if (from_.empty()) return {};
     AlignedText out;
     out.text.reserve(text.text.size() / 4 * 5);
     out.origin.reserve(text.text.size() / 4 * 5);
     size_t at = 0;
-    const auto copy = [&](size_t end) {
-      out.text.append(text.text, at, end - at);
-      out.origin.insert(out.origin.end(), text.origin.begin() + at, text.origin.begin() + end);
-    };
     for (size_t found; (found = text.text.find(from_, at)) != std::string::npos; at = found + from_.size()) {
-      copy(found);
-      out.append(to_, {text.origin[found].begin, text.origin[found + from_.size() - 1].end});
+      out.append(text, at, found);
+      out.append(to_, source_before(text, found + from_.size()));
     }
-    copy(text.text.size());
+    out.append(text, at, text.text.size());
     text = std::move(out);
+    return {};
   }
 
  private:
   std::string from_, to_;
 };
 
+class ReplaceRegex final : public Normalizer {
+ public:
+  ReplaceRegex(Regex from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+  Status apply(AlignedText& text) const override {
+    std::vector<Regex::Match> matches;
+    HR_RETURN_IF_ERROR(from_.find_all(text.text, matches));
+    AlignedText out;
+    size_t at = 0;
+    for (const auto& [begin, end] : matches) {
+      out.append(text, at, begin);
+      out.append(to_, source_before(text, end));
+      at = end;
+    }
+    out.append(text, at, text.text.size());
+    text = std::move(out);
+    return {};
+  }
+
+ private:
+  Regex from_;
+  std::string to_;
+};
+
+// SentencePiece's rules for machine translation: control characters go, what separates words becomes a space.
+class Nmt final : public Normalizer {
+ public:
+  Status apply(AlignedText& text) const override {
+    AlignedText out;
+    for_each_char(text, [&](char32_t code, ByteRange source) {
+      if (removed(code)) return;
+      append_char(out, separates(code) ? U' ' : code, source);
+    });
+    text = std::move(out);
+    return {};
+  }
+
+ private:
+  static bool removed(char32_t c) {
+    return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+  }
+  static bool separates(char32_t c) {
+    return c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+           c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+  }
+};
+
+class SpellBytes final : public Normalizer {
+ public:
+  Status apply(AlignedText& text) const override {
+    AlignedText out;
+    for (size_t at = 0, end; at < text.text.size(); at = end) {
+      end = at + decode_utf8(std::string_view(text.text).substr(at)).length;
+      out.append(spell_bytes(std::string_view(text.text).substr(at, end - at)), source_before(text, end));
+    }
+    text = std::move(out);
+    return {};
+  }
+};
+
 class PrependText final : public Normalizer {
  public:
   explicit PrependText(std::string text) : prefix_(std::move(text)) {}
-  void apply(AlignedText& text) const override {
-    if (text.text.empty()) return;
+  Status apply(AlignedText& text) const override {
+    if (text.text.empty()) return {};
     const size_t first = decode_utf8(text.text).length;
     AlignedText out;
     out.append(prefix_, {text.origin[0].begin, text.origin[first - 1].end});
     out.text += text.text;
     out.origin.insert(out.origin.end(), text.origin.begin(), text.origin.end());
     text = std::move(out);
+    return {};
   }
 
  private:
@@ -251,7 +322,7 @@ bool is_chinese(char32_t c) {
 class BertClean final : public Normalizer {
  public:
   BertClean(bool clean, bool chinese) : clean_(clean), chinese_(chinese) {}
-  void apply(AlignedText& text) const override {
+  Status apply(AlignedText& text) const override {
     AlignedText out;
     for_each_char(text, [&](char32_t code, ByteRange source) {
       const uint8_t has = clean_ ? properties(code) : 0;
@@ -263,6 +334,7 @@ class BertClean final : public Normalizer {
       if (apart) out.append(" ", source);
     });
     text = std::move(out);
+    return {};
   }
 
  private:
@@ -274,8 +346,8 @@ class CollapseSpaces final : public Normalizer {
   bool leaves(std::string_view text) const override {
     return !text.starts_with(' ') && !text.ends_with(' ') && text.find("  ") == text.npos;
   }
-  void apply(AlignedText& text) const override {
-    if (leaves(text.text)) return;
+  Status apply(AlignedText& text) const override {
+    if (leaves(text.text)) return {};
     AlignedText out;
     size_t space = std::string::npos;  // the first of a run that stands after something
     for (size_t i = 0; i < text.text.size(); ++i) {
@@ -288,13 +360,14 @@ class CollapseSpaces final : public Normalizer {
       out.append(std::string_view(text.text).substr(i, 1), text.origin[i]);
     }
     text = std::move(out);
+    return {};
   }
 };
 
 class LongestFromCharsmap final : public Normalizer {
  public:
   explicit LongestFromCharsmap(Charsmap map) : map_(std::move(map)) {}
-  void apply(AlignedText& text) const override {
+  Status apply(AlignedText& text) const override {
     AlignedText out;
     const std::string_view all = text.text;
     for (size_t at = 0, end; at < all.size(); at = end) {
@@ -304,6 +377,7 @@ class LongestFromCharsmap final : public Normalizer {
       out.append(match ? match->replacement : all.substr(at, end - at), source);
     }
     text = std::move(out);
+    return {};
   }
 
  private:
@@ -314,7 +388,7 @@ class LongestFromCharsmap final : public Normalizer {
 class ClustersFromCharsmap final : public Normalizer {
  public:
   explicit ClustersFromCharsmap(Charsmap map) : map_(std::move(map)) {}
-  void apply(AlignedText& text) const override {
+  Status apply(AlignedText& text) const override {
     std::vector<Char> chars;
     std::vector<ByteRange> sources;
     for_each_char(text, [&](char32_t, ByteRange source) { sources.push_back(source); });
@@ -329,6 +403,7 @@ class ClustersFromCharsmap final : public Normalizer {
       }
     }
     text = chars.empty() ? AlignedText{} : laid_out(chars, sources);
+    return {};
   }
 
  private:
@@ -376,8 +451,9 @@ class InSequence final : public Normalizer {
     return std::all_of(steps_.begin(), steps_.end(),
                        [&](const NormalizerPtr& step) { return step->leaves(text); });
   }
-  void apply(AlignedText& text) const override {
-    for (const NormalizerPtr& step : steps_) step->apply(text);
+  Status apply(AlignedText& text) const override {
+    for (const NormalizerPtr& step : steps_) HR_RETURN_IF_ERROR(step->apply(text));
+    return {};
   }
 
  private:
@@ -400,6 +476,15 @@ NormalizerPtr strip_accents() {
 }
 NormalizerPtr replace_text(std::string from, std::string to) {
   return std::make_unique<ReplaceText>(std::move(from), std::move(to));
+}
+NormalizerPtr replace_regex(Regex from, std::string to) {
+  return std::make_unique<ReplaceRegex>(std::move(from), std::move(to));
+}
+NormalizerPtr clean_for_translation() {
+  return std::make_unique<Nmt>();
+}
+NormalizerPtr spell_in_byte_alphabet() {
+  return std::make_unique<SpellBytes>();
 }
 NormalizerPtr prepend_text(std::string text) {
   return std::make_unique<PrependText>(std::move(text));

@@ -6,15 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "text/charsmap.h"
 #include "text/piece.h"
+#include "text/regex.h"
 
 namespace headrace::text {
 
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  virtual void apply(AlignedText& text) const = 0;
+  // Error: resource_exhausted, for a regular expression that back-tracks too long.
+  virtual Status apply(AlignedText& text) const = 0;
   // True when apply() would change nothing: the caller then keeps the text as it is.
   virtual bool leaves(std::string_view) const { return false; }
 };
@@ -27,7 +30,12 @@ NormalizerPtr lowercase_all();
 NormalizerPtr strip_ends(bool left, bool right);
 NormalizerPtr strip_accents();
 NormalizerPtr replace_text(std::string from, std::string to);
+NormalizerPtr replace_regex(Regex from, std::string to);
 NormalizerPtr prepend_text(std::string text);
+// The library's Nmt.
+NormalizerPtr clean_for_translation();
+// Each byte as a character of byte_alphabet.h.
+NormalizerPtr spell_in_byte_alphabet();
 struct BertOptions {
   bool clean_text = true;
   bool chinese_chars = true;

@@ -37,6 +37,11 @@ struct AlignedText {
     text += bytes;
     origin.insert(origin.end(), bytes.size(), source);
   }
+  // Bytes [begin, end) of `other`.
+  void append(const AlignedText& other, size_t begin, size_t end) {
+    text.append(other.text, begin, end - begin);
+    origin.insert(origin.end(), other.origin.begin() + begin, other.origin.begin() + end);
+  }
   Piece piece() const { return {text, origin.data(), 0}; }
 };
 

@@ -65,10 +65,11 @@ struct PipelineTokenizer::Run {
   std::vector<Piece> pieces, next_pieces;
   std::vector<Token> tokens;
 
-  Status text(const Piece& piece) {
-    return split_added(tokenizer.raw_finder_, piece, [&](const Piece& rest) {
-      return split_added(tokenizer.normalized_finder_, normalized(rest),
-                         [&](const Piece& plain) { return words(plain); });
+  Status text(const Piece& whole) {
+    return split_added(tokenizer.raw_finder_, whole, [&](const Piece& rest) -> Status {
+      Piece piece = rest;
+      HR_RETURN_IF_ERROR(normalize(piece));
+      return split_added(tokenizer.normalized_finder_, piece, [&](const Piece& plain) { return words(plain); });
     });
   }
 
@@ -113,15 +114,16 @@ struct PipelineTokenizer::Run {
     return {};
   }
 
-  Piece normalized(const Piece& piece) {
+  Status normalize(Piece& piece) {
     const Normalizer* normalizer = tokenizer.parts_.normalizer.get();
-    if (normalizer == nullptr || normalizer->leaves(piece.text)) return piece;
+    if (normalizer == nullptr || normalizer->leaves(piece.text)) return {};
     AlignedText& changed = arena.add();
     changed.text = piece.text;
     changed.origin.reserve(piece.text.size());
     for (size_t i = 0; i < piece.text.size(); ++i) changed.origin.push_back(piece.source(i, i + 1));
-    normalizer->apply(changed);
-    return changed.piece();
+    HR_RETURN_IF_ERROR(normalizer->apply(changed));
+    piece = changed.piece();
+    return {};
   }
 
   Status words(const Piece& piece) {
@@ -173,7 +175,7 @@ Status PipelineTokenizer::index_added_tokens() {
     TokenFinder& finder = token.normalized ? normalized_finder_ : raw_finder_;
     AlignedText content;
     content.append(token.content, {0, 0});
-    if (token.normalized && parts_.normalizer) parts_.normalizer->apply(content);
+    if (token.normalized && parts_.normalizer) HR_RETURN_IF_ERROR(parts_.normalizer->apply(content));
     HR_RETURN_IF_ERROR(finder.add(content.text, static_cast<int32_t>(i)));
     added_ids_.insert(token.content, token.id);
   }
@@ -200,37 +202,44 @@ Status PipelineTokenizer::encode_text(std::string_view text, const EncodeOptions
   return {};
 }
 
-void PipelineTokenizer::append(const PostProcessor::Item& item, const Encoding* text, uint32_t end,
-                               Encoding& out) const {
+void PipelineTokenizer::append(const PostProcessor::Item& item, const Encoding* text, Encoding& out) const {
   if (text != nullptr) {
     out.ids.insert(out.ids.end(), text->ids.begin(), text->ids.end());
     out.offsets.insert(out.offsets.end(), text->offsets.begin(), text->offsets.end());
   } else {
     out.ids.insert(out.ids.end(), item.ids.begin(), item.ids.end());
-    out.offsets.insert(out.offsets.end(), item.ids.size(), {end, end});
+    out.offsets.insert(out.offsets.end(), item.ids.size(), ByteRange{});
   }
   out.type_ids.resize(out.ids.size(), item.type_id);
 }
 
 Result<Encoding> PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  Encoding first;
+  Encoding first, second;
   HR_RETURN_IF_ERROR(encode_text(text, options, first));
-  if (parts_.post.single.empty() && !options.pair) return first;
-  EncodeOptions pair_options = options;
-  pair_options.trusted = {};
-  if (pair_options.special == SpecialTokens::in_trusted) pair_options.special = SpecialTokens::nowhere;
-  Encoding second;
-  if (options.pair) HR_RETURN_IF_ERROR(encode_text(*options.pair, pair_options, second));
-  static const std::vector<PostProcessor::Item> plain_pair = {{{}, 0, 0}, {{}, 1, 1}};
-  const auto& given = options.pair ? parts_.post.pair : parts_.post.single;
-  const auto& items = given.empty() ? plain_pair : given;
-  Encoding out;
-  uint32_t end = 0;  // where ids stand that are in no text: at the end of what came before
-  for (const PostProcessor::Item& item : items) {
-    if (item.text < 0 && !options.add_special_tokens) continue;
-    append(item, item.text == 0 ? &first : item.text == 1 ? &second : nullptr, end, out);
-    if (item.text >= 0) end = static_cast<uint32_t>(item.text == 0 ? text.size() : options.pair->size());
+  if (options.pair) {
+    EncodeOptions pair_options = options;
+    pair_options.trusted = {};
+    if (pair_options.special == SpecialTokens::in_trusted) pair_options.special = SpecialTokens::nowhere;
+    HR_RETURN_IF_ERROR(encode_text(*options.pair, pair_options, second));
   }
+  static const std::vector<PostProcessor::Item> plain_single = {{{}, 0, 0}}, plain_pair = {{{}, 0, 0}, {{}, 1, 1}};
+  const auto& given = options.pair ? parts_.post.pair : parts_.post.single;
+  const auto& items = !given.empty() ? given : options.pair ? plain_pair : plain_single;
+  if (options.limits && parts_.truncation) {
+    size_t num_added = 0;
+    for (const PostProcessor::Item& item : items) num_added += options.add_special_tokens && item.text < 0 ? item.ids.size() : 0;
+    HR_RETURN_IF_ERROR(truncate(*parts_.truncation, num_added, first, options.pair ? &second : nullptr));
+  }
+  Encoding out;
+  if (items.size() == 1 && items[0].text == 0 && items[0].type_id == 0) {
+    out = std::move(first);
+  } else {
+    for (const PostProcessor::Item& item : items) {
+      if (item.text < 0 && !options.add_special_tokens) continue;
+      append(item, item.text == 0 ? &first : item.text == 1 ? &second : nullptr, out);
+    }
+  }
+  if (options.limits && parts_.padding) pad(*parts_.padding, out);
   const bool all_zero =
       std::all_of(out.type_ids.begin(), out.type_ids.end(), [](uint8_t t) { return t == 0; });
   if (all_zero) out.type_ids.clear();
@@ -290,7 +299,10 @@ std::string PipelineTokenizer::token_bytes(int32_t id) const {
 
 std::string PipelineTokenizer::token_text(int32_t id) const {
   if (id < 0 || id >= vocab_size_) return {};
-  if (added_of_[id] >= 0) return parts_.added[added_of_[id]].content;
+  if (added_of_[id] >= 0) {
+    const AddedToken& token = parts_.added[added_of_[id]];
+    return token.spelling.empty() ? token.content : token.spelling;
+  }
   return std::string(parts_.vocabulary->text(id));
 }
 

@@ -3,11 +3,13 @@
 // together by load_tokenizer_json.cc and load_vocab.cc.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "text/added_tokens.h"
 #include "text/decoder.h"
+#include "text/limits.h"
 #include "text/model.h"
 #include "text/normalizer.h"
 #include "text/post_processor.h"
@@ -26,6 +28,8 @@ class PipelineTokenizer final : public Tokenizer {
     NormalizerPtr normalizer;  // may be null
     PreTokenizers pre_tokenizers;
     PostProcessor post;
+    std::optional<Truncation> truncation;
+    std::optional<Padding> padding;
     std::vector<DecoderPtr> decoders;  // empty: tokens with spaces between them
     int32_t bos_id = -1;
     int32_t eos_id = -1;
@@ -46,7 +50,7 @@ class PipelineTokenizer final : public Tokenizer {
   struct Run;  // the encoding of one text
 
   Status encode_text(std::string_view text, const EncodeOptions& options, Encoding& out) const;
-  void append(const PostProcessor::Item& item, const Encoding* text, uint32_t end, Encoding& out) const;
+  void append(const PostProcessor::Item& item, const Encoding* text, Encoding& out) const;
   void trim_offsets(std::string_view text, Encoding& encoding) const;
 
   explicit PipelineTokenizer(Parts parts) : parts_(std::move(parts)) {}

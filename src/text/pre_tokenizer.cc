@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/byte_alphabet.h"
 #include "text/regex.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -184,6 +185,56 @@ class WordSplit final : public PreTokenizer {
   }
 };
 
+// Apart where the script changes. As in the library: characters of no script (and spaces) belong to the word before them,
+// and those that the piece begins with are dropped.
+class ScriptSplit final : public PreTokenizer {
+ public:
+  Status split(const Piece& piece, PieceArena&, std::vector<Piece>& out) const override {
+    size_t begin = piece.text.size();
+    uint8_t last = 0;  // script_group: 0 for none
+    for (size_t at = 0; at < piece.text.size();) {
+      const Utf8Char c = decode_utf8(piece.text.substr(at));
+      const uint8_t script = script_group(c.code);
+      if (script != 0 && script != last) {
+        if (last != 0) out.push_back(piece.sub(begin, at));
+        begin = at;
+        last = script;
+      }
+      at += c.length;
+    }
+    if (begin < piece.text.size()) out.push_back(piece.sub(begin, piece.text.size()));
+    return {};
+  }
+};
+
+class FixedLength final : public PreTokenizer {
+ public:
+  explicit FixedLength(size_t num_chars) : num_chars_(num_chars) {}
+  Status split(const Piece& piece, PieceArena&, std::vector<Piece>& out) const override {
+    for (size_t begin = 0, at = 0; at < piece.text.size(); begin = at) {
+      for (size_t i = 0; i < num_chars_ && at < piece.text.size(); ++i) at += decode_utf8(piece.text.substr(at)).length;
+      out.push_back(piece.sub(begin, at));
+    }
+    return {};
+  }
+
+ private:
+  size_t num_chars_;
+};
+
+class SpellBytes final : public PreTokenizer {
+ public:
+  Status split(const Piece& piece, PieceArena& arena, std::vector<Piece>& out) const override {
+    AlignedText& spelled = arena.add();
+    for (size_t at = 0, end; at < piece.text.size(); at = end) {
+      end = at + decode_utf8(piece.text.substr(at)).length;
+      spelled.append(spell_bytes(piece.text.substr(at, end - at)), piece.source(at, end));
+    }
+    out.push_back(spelled.piece());
+    return {};
+  }
+};
+
 class InSequence final : public PreTokenizer {
  public:
   explicit InSequence(PreTokenizers steps) : steps_(std::move(steps)) {}
@@ -301,6 +352,15 @@ PreTokenizerPtr split_as_bert() {
   return std::make_unique<InSequence>(std::move(steps));
 }
 
+PreTokenizerPtr split_scripts() {
+  return std::make_unique<ScriptSplit>();
+}
+PreTokenizerPtr split_fixed_length(size_t num_chars) {
+  return std::make_unique<FixedLength>(num_chars);
+}
+PreTokenizerPtr spell_bytes_of_words() {
+  return std::make_unique<SpellBytes>();
+}
 PreTokenizerPtr add_prefix_space() {
   return std::make_unique<PrefixSpace>();
 }

@@ -36,6 +36,10 @@ PreTokenizerPtr split_white_space();
 // Words of \w, words of other characters that are no white space.
 PreTokenizerPtr split_words();
 PreTokenizerPtr split_as_bert();
+PreTokenizerPtr split_scripts();
+PreTokenizerPtr split_fixed_length(size_t num_chars);  // more than 0
+// Each byte as a character of byte_alphabet.h.
+PreTokenizerPtr spell_bytes_of_words();
 // Puts a space before a piece that does not begin with one.
 PreTokenizerPtr add_prefix_space();
 // Puts `prefix` before every piece.

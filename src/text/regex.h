@@ -1,5 +1,6 @@
 #pragma once
-// One compiled PCRE2 pattern over UTF-8, with a limit on back-tracking. Thread-safe after compiling.
+// A regular expression in the library's syntax (regex_syntax.h), over UTF-8, run by PCRE2 with a limit on back-tracking.
+// Thread-safe after compiling.
 
 #include <memory>
 #include <string_view>
@@ -20,7 +21,7 @@ class Regex {
     size_t begin;
     size_t end;
   };
-  // All successive leftmost matches that are not empty. `text` is valid UTF-8. Error: resource_exhausted,
+  // All successive leftmost matches; an empty one does not follow another match. None in an empty text. `text` is valid UTF-8. Error: resource_exhausted,
   // when one match takes more steps than the limit.
   Status find_all(std::string_view text, std::vector<Match>& out) const;
 

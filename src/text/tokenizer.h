@@ -23,7 +23,7 @@ struct ByteRange {
 
 struct Encoding {
   std::vector<int32_t> ids;
-  std::vector<ByteRange> offsets;  // one per id; empty ranges for ids that the post-processor added
+  std::vector<ByteRange> offsets;  // one per id; {0, 0} for ids that the post-processor or padding added
   std::vector<uint8_t> type_ids;   // one per id, the segment it belongs to; empty: all 0
 };
 
@@ -38,6 +38,9 @@ struct EncodeOptions {
   bool add_special_tokens = true;  // run the post-processor (BOS and the like)
   SpecialTokens special = SpecialTokens::everywhere;
   std::span<const ByteRange> trusted = {};  // sorted, disjoint
+  // Cut and fill up as the file says (tokenizer.json's truncation and padding). Not for prompts: the engine refuses those
+  // that are too long.
+  bool limits = false;
   // The second text of a pair (cross-encoders). The offsets of its ids are positions in it.
   std::optional<std::string_view> pair = std::nullopt;
 };
@@ -70,8 +73,8 @@ class Tokenizer {
   static Result<std::unique_ptr<Tokenizer>> from_sentencepiece(std::string_view model);
 
   // `text` may hold any bytes; ill-formed UTF-8 is read as U+FFFD as Rust's lossy decoding does.
-  // Time is linear in the text up to a logarithm. Errors: resource_exhausted (text over 1 GiB),
-  // malformed (a text that the model has no token for and no unknown token to stand in).
+  // Time is linear in the text up to a logarithm. Errors: resource_exhausted (text over 1 GiB), invalid_argument (`limits`
+  // that cannot be kept), malformed (a text that the model has no token for and no unknown token to stand in).
   virtual Result<Encoding> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
 
   // The whole text of `ids`, as the library's decode() gives it. Ids outside the vocabulary are skipped.

@@ -2,12 +2,16 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "text/packed_tables.h"
 
 namespace headrace::text {
 namespace {
@@ -16,15 +20,6 @@ namespace {
 
 constexpr size_t kCodes = 0x110000;
 constexpr size_t kBlock = 128;
-
-uint32_t read_varint(std::span<const uint8_t> bytes, size_t& at) {
-  uint32_t value = 0;
-  for (unsigned shift = 0;; shift += 7) {
-    const uint8_t byte = bytes[at++];
-    value |= static_cast<uint32_t>(byte & 0x7F) << shift;
-    if (byte < 0x80) return value;
-  }
-}
 
 // A value of one byte per code point: blocks of 128, equal blocks stored once, so that a look-up is two loads
 // from about 40 KiB.
@@ -54,38 +49,6 @@ class ByteMap {
  private:
   std::array<uint16_t, kCodes / kBlock> index_;
   std::vector<uint8_t> values_;
-};
-
-// What some code points become: a few thousand short strings, in one arena.
-class CodeMap {
- public:
-  explicit CodeMap(std::span<const uint8_t> data) {
-    char32_t code = 0;
-    for (size_t at = 0; at < data.size();) {
-      code += read_varint(data, at);
-      const uint8_t length = data[at++];
-      spans_.emplace(code, Span{static_cast<uint32_t>(codes_.size()), length});
-      for (int i = 0; i < length; ++i) codes_.push_back(read_varint(data, at));
-    }
-  }
-  std::u32string_view find(char32_t code) const {
-    const auto found = spans_.find(code);
-    if (found == spans_.end()) return {};
-    return std::u32string_view(codes_).substr(found->second.begin, found->second.length);
-  }
-  template <class Visit>
-  void for_each(Visit visit) const {
-    for (const auto& [code, span] : spans_)
-      visit(code, std::u32string_view(codes_).substr(span.begin, span.length));
-  }
-
- private:
-  struct Span {
-    uint32_t begin;
-    uint32_t length;
-  };
-  std::unordered_map<char32_t, Span> spans_;
-  std::u32string codes_;
 };
 
 const CodeMap& canonical_map() {
@@ -129,8 +92,22 @@ Category category(char32_t code) {
   return static_cast<Category>(categories[code]);
 }
 
+void for_each_category_run(const std::function<void(char32_t, char32_t, Category)>& visit) {
+  char32_t code = 0;
+  for (size_t at = 0; at < std::size(kCategoryRuns);) {
+    const uint32_t length = read_varint(kCategoryRuns, at);
+    visit(code, code + length - 1, static_cast<Category>(kCategoryRuns[at++]));
+    code += length;
+  }
+}
+
 uint8_t properties(char32_t code) {
   static const ByteMap map(kPropertyRuns);
+  return map[code];
+}
+
+uint8_t script_group(char32_t code) {
+  static const ByteMap map(kScriptRuns);
   return map[code];
 }
 

@@ -3,6 +3,7 @@
 // from tables that tools/generate_unicode_tables.py reads off that library.
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 namespace headrace::text {
@@ -43,6 +44,9 @@ enum class Category : uint8_t {
 // Any value of char32_t; surrogates and what lies past U+10FFFF are Cn.
 Category category(char32_t code);
 
+// Every code point once, in order: visit(first, last, category).
+void for_each_category_run(const std::function<void(char32_t, char32_t, Category)>& visit);
+
 inline uint32_t category_bit(char32_t code) {
   return 1u << static_cast<unsigned>(category(code));
 }
@@ -73,6 +77,8 @@ enum Property : uint8_t {
 };
 uint8_t properties(char32_t code);
 
+// Equal for characters that the pre-tokenizer UnicodeScripts keeps together; 0: no script of its own.
+uint8_t script_group(char32_t code);
 uint8_t combining_class(char32_t code);
 // Each gives what `code` becomes, empty when it stays as it is. Decompositions are full; Hangul is not in
 // them.
