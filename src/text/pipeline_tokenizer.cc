@@ -64,6 +64,7 @@ struct PipelineTokenizer::Run {
   PieceArena arena;
   std::vector<Piece> pieces, next_pieces;
   std::vector<Token> tokens;
+  std::vector<size_t> matched;  // places in `out` of tokens that were found in the text before the model saw it
 
   Status text(const Piece& whole) {
     return split_added(tokenizer.raw_finder_, whole, [&](const Piece& rest) -> Status {
@@ -107,6 +108,7 @@ struct PipelineTokenizer::Run {
       if (token.lstrip) match.begin = std::max(skip_space_backward(text, match.begin), done);
       if (token.rstrip) match.end = skip_space_forward(text, match.end);
       if (done < match.begin) HR_RETURN_IF_ERROR(plain(piece.sub(done, match.begin)));
+      matched.push_back(out.ids.size());
       emit(token.id, piece.source(match.begin, match.end));
       done = match.end;
     }
@@ -190,7 +192,7 @@ Status PipelineTokenizer::encode_text(std::string_view text, const EncodeOptions
     return make_status(Code::resource_exhausted, "encode: want at most {} bytes of text, got {}", kMaxText,
                        text.size());
   }
-  Run run{*this, options, text, out, {}, {}, {}, {}};
+  Run run{*this, options, text, out, {}, {}, {}, {}, {}};
   if (is_valid_utf8(text)) {
     HR_RETURN_IF_ERROR(run.text({text}));
   } else {
@@ -198,7 +200,7 @@ Status PipelineTokenizer::encode_text(std::string_view text, const EncodeOptions
     append_valid(text, valid);
     HR_RETURN_IF_ERROR(run.text(valid.piece()));
   }
-  if (parts_.post.trim) trim_offsets(text, out);
+  if (parts_.post.trim) trim_offsets(text, run.matched, out);
   return {};
 }
 
@@ -247,10 +249,15 @@ Result<Encoding> PipelineTokenizer::encode(std::string_view text, const EncodeOp
 }
 
 // White space at the ends of a token, spelled as "Ġ" in the byte alphabet, is left out of its offsets.
-void PipelineTokenizer::trim_offsets(std::string_view text, Encoding& encoding) const {
+void PipelineTokenizer::trim_offsets(std::string_view text, std::span<const size_t> matched, Encoding& encoding) const {
   const auto is_space = [](char32_t c) { return c == U'\u0120' || is_white_space(c); };
   for (size_t i = 0; i < encoding.ids.size(); ++i) {
-    const std::string token = token_text(encoding.ids[i]);
+    ByteRange& range = encoding.offsets[i];
+    // A token that was found in the text is what it matched, with the white space that it took.
+    const bool found = !matched.empty() && matched.front() == i;
+    if (found) matched = matched.subspan(1);
+    const std::string token =
+        found ? std::string(text.substr(range.begin, range.end - range.begin)) : token_text(encoding.ids[i]);
     uint32_t leading = 0, trailing = 0;
     bool only_space = true;
     for (size_t at = 0; at < token.size();) {
@@ -260,15 +267,18 @@ void PipelineTokenizer::trim_offsets(std::string_view text, Encoding& encoding) 
       trailing = is_space(c.code) ? trailing + 1 : 0;
       at += c.length;
     }
-    ByteRange& range = encoding.offsets[i];
     const bool is_first = i == 0 || range.begin == 0;
     if (leading > 0 && is_first && parts_.post.trim->add_prefix_space) --leading;
-    range.begin = std::min(range.begin + leading, range.end);
-    if (range.end >= trailing) range.end = std::max(range.end - trailing, range.begin);
-    // A prefix space that stands for a longer character would end inside it.
-    for (uint32_t* at : {&range.begin, &range.end}) {
-      while (*at > 0 && *at < text.size() && (static_cast<uint8_t>(text[*at]) & 0xC0) == 0x80) --*at;
+    // As many characters of the source, whatever the token spells for them.
+    for (; leading > 0 && range.begin < range.end; --leading) {
+      range.begin += decode_utf8(text.substr(range.begin)).length;
     }
+    for (; trailing > 0 && range.end > range.begin; --trailing) {
+      do {
+        --range.end;
+      } while (range.end > range.begin && (static_cast<uint8_t>(text[range.end]) & 0xC0) == 0x80);
+    }
+    range.begin = std::min(range.begin, range.end);
   }
 }
 

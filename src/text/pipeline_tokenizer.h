@@ -51,7 +51,7 @@ class PipelineTokenizer final : public Tokenizer {
 
   Status encode_text(std::string_view text, const EncodeOptions& options, Encoding& out) const;
   void append(const PostProcessor::Item& item, const Encoding* text, Encoding& out) const;
-  void trim_offsets(std::string_view text, Encoding& encoding) const;
+  void trim_offsets(std::string_view text, std::span<const size_t> matched, Encoding& encoding) const;
 
   explicit PipelineTokenizer(Parts parts) : parts_(std::move(parts)) {}
   Status index_added_tokens();
