@@ -2,29 +2,30 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
+#include "text/both.h"
 #include "text/byte_alphabet.h"
 #include "text/utf8.h"
 
 namespace headrace::text {
 
-Bpe::MergeTable::MergeTable(size_t num_merges) : slots_(std::bit_ceil(num_merges * 2 + 16)) {}
-
-size_t Bpe::MergeTable::first_slot(uint64_t key) const {
-  const uint64_t mixed = key * 0x9E3779B97F4A7C15;
-  return (mixed ^ mixed >> 32) & (slots_.size() - 1);
-}
+Bpe::MergeTable::MergeTable(size_t num_merges) : slots_(std::bit_ceil(num_merges + num_merges / 3 + 16)) {}
 
 void Bpe::MergeTable::insert(int32_t left, int32_t right, Merge merge) {
-  const uint64_t key = key_of(left, right);
-  size_t slot = first_slot(key);
+  const uint64_t key = key_of(left, right), mixed = mix(key);
+  size_t slot = first_slot(mixed);
   while (slots_[slot].key != UINT64_MAX && slots_[slot].key != key) slot = (slot + 1) & (slots_.size() - 1);
   slots_[slot] = {key, merge};
+  const uint64_t bit = mixed >> (64 - kLogBits);
+  maybe_[bit / 64] |= uint64_t{1} << bit % 64;
 }
 
 Merge Bpe::MergeTable::find(int32_t left, int32_t right) const {
-  const uint64_t key = key_of(left, right);
-  size_t slot = first_slot(key);
+  const uint64_t key = key_of(left, right), mixed = mix(key);
+  const uint64_t bit = mixed >> (64 - kLogBits);
+  if (!(maybe_[bit / 64] >> bit % 64 & 1)) return {kNoRank, -1};
+  size_t slot = first_slot(mixed);
   while (slots_[slot].key != key) {
     if (slots_[slot].key == UINT64_MAX) return {kNoRank, -1};
     slot = (slot + 1) & (slots_.size() - 1);
@@ -41,8 +42,12 @@ Bpe::Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options)
   }
   const bool spells_all = options_.byte_fallback &&
                           std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id >= 0; });
-  const bool by_place = !options_.continuing_subword_prefix.empty() || !options_.end_of_word_suffix.empty();
-  if (!options_.byte_level && spells_all && !by_place && !options_.ignore_merges) stretches_.emplace();
+  by_place_ = !options_.continuing_subword_prefix.empty() || !options_.end_of_word_suffix.empty();
+  if (!options_.byte_level && spells_all && !by_place_ && !options_.ignore_merges) stretches_.emplace();
+  for (int code = 0; code < 128; ++code) {
+    const char c = static_cast<char>(code);
+    ascii_ids_[code] = vocabulary_.find(std::string_view(&c, 1));
+  }
   if (!options_.byte_level || !options_.ignore_merges) return;
   for (int32_t id = 0; id < vocabulary_.size(); ++id) {
     if (!vocabulary_.has(id)) continue;
@@ -51,35 +56,50 @@ Bpe::Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options)
 }
 
 Result<std::unique_ptr<Bpe>> Bpe::make(
-    const Vocabulary& vocabulary, const std::vector<std::pair<std::string_view, std::string_view>>& merges,
+    const Vocabulary& vocabulary, std::span<const std::pair<std::string_view, std::string_view>> merges,
     Options options) {
   std::unique_ptr<Bpe> bpe(new Bpe(vocabulary, merges.size(), std::move(options)));
   const std::string& prefix = bpe->options_.continuing_subword_prefix;
-  constexpr size_t kBatch = 64;
-  std::array<std::string, kBatch> joined;
-  std::array<std::string_view, 3 * kBatch> tokens;
-  std::array<int32_t, 3 * kBatch> ids;
-  for (size_t begin = 0; begin < merges.size(); begin += kBatch) {
-    const size_t n = std::min(kBatch, merges.size() - begin);
-    for (size_t i = 0; i < n; ++i) {
-      const auto& [left, right] = merges[begin + i];
-      joined[i] = left;
-      joined[i] += right.starts_with(prefix) ? right.substr(prefix.size()) : right;
-      tokens[3 * i] = left;
-      tokens[3 * i + 1] = right;
-      tokens[3 * i + 2] = joined[i];
+  // The ids of each merge's two parts.
+  HugeVector<int32_t> ids(2 * merges.size());
+  const auto find_parts = [&](size_t begin, size_t end) {
+    constexpr size_t kBatch = 64;
+    std::array<std::string_view, 2 * kBatch> parts;
+    for (; begin < end; begin += kBatch) {
+      const size_t n = std::min(kBatch, end - begin);
+      for (size_t i = 0; i < n; ++i) std::tie(parts[2 * i], parts[2 * i + 1]) = merges[begin + i];
+      vocabulary.find_each({parts.data(), 2 * n}, {&ids[2 * begin], 2 * n});
     }
-    vocabulary.find_each({tokens.data(), 3 * n}, {ids.data(), 3 * n});
-    for (size_t i = 0; i < n; ++i) bpe->merges_.prefetch(ids[3 * i], ids[3 * i + 1]);
-    for (size_t i = 0; i < n; ++i) {
-      const auto missing = std::find_if(&ids[3 * i], &ids[3 * i] + 3, [](int32_t id) { return id < 0; });
-      if (missing != &ids[3 * i] + 3) {
-        return error(Code::malformed, "merge {}, \"{}\" + \"{}\": \"{}\" is not in the vocabulary", begin + i,
-                     tokens[3 * i], tokens[3 * i + 1], tokens[static_cast<size_t>(missing - ids.data())]);
-      }
-      if (bpe->stretches_) bpe->stretches_->add(joined[i]);
-      bpe->merges_.insert(ids[3 * i], ids[3 * i + 1], {static_cast<uint32_t>(begin + i), ids[3 * i + 2]});
+  };
+  const size_t half = merges.size() / 2;
+  run_both(
+      merges.size() > 1 << 16, [&] { find_parts(0, half); }, [&] { find_parts(half, merges.size()); });
+
+  // Published lists are in the order of the tokens that they make: the last one or the next one, mostly.
+  int32_t made = -1;
+  const auto joins_to = [&](int32_t id, std::string_view left, std::string_view right) {
+    const std::string_view token = vocabulary.text(id);
+    return token.size() == left.size() + right.size() && token.starts_with(left) && token.ends_with(right);
+  };
+  std::string joined;
+  constexpr size_t kAhead = 16;
+  for (size_t i = 0; i < merges.size(); ++i) {
+    if (i + kAhead < merges.size()) bpe->merges_.prefetch(ids[2 * (i + kAhead)], ids[2 * (i + kAhead) + 1]);
+    const auto& [left, whole_right] = merges[i];
+    const std::string_view right = whole_right.starts_with(prefix) ? whole_right.substr(prefix.size()) : whole_right;
+    const int32_t last = made;
+    if (!joins_to(made, left, right) && !joins_to(++made, left, right)) {
+      joined = left;
+      joined += right;
+      made = vocabulary.find(joined);
     }
+    const bool parts_missing = ids[2 * i] < 0 || ids[2 * i + 1] < 0;
+    if (parts_missing || made < 0) {
+      return error(Code::malformed, "merge {}, \"{}\" + \"{}\": \"{}\" is not in the vocabulary", i, left, whole_right,
+                   ids[2 * i] < 0 ? left : ids[2 * i + 1] < 0 ? whole_right : std::string_view(joined));
+    }
+    if (bpe->stretches_ && made != last) bpe->stretches_->add(vocabulary.text(made));
+    bpe->merges_.insert(ids[2 * i], ids[2 * i + 1], {static_cast<uint32_t>(i), made});
   }
   return bpe;
 }
@@ -107,6 +127,12 @@ void Bpe::symbols_of_chars(std::string_view word, std::vector<Symbol>& out) cons
   };
   std::string spelling;
   for (uint32_t at = 0, end = 0; at < word.size(); at = end) {
+    if (const auto byte = static_cast<uint8_t>(word[at]); byte < 128 && !by_place_ && ascii_ids_[byte] >= 0) {
+      end = at + 1;
+      flush_unknown();
+      add(ascii_ids_[byte], 1);
+      continue;
+    }
     end = at + decode_utf8(word.substr(at)).length;
     spelling.clear();
     if (at > 0) spelling += options_.continuing_subword_prefix;

@@ -1,7 +1,7 @@
 #pragma once
 // The loop of byte-pair encoding, for Bpe and ScoredBpe: of all neighbours that may be joined, those of the
 // lowest rank are, and of these the leftmost, until none is left. O(n log n) look-ups and memory linear in
-// the symbols.
+// the symbols. Long words are joined in windows that stay in the first-level cache.
 
 #include <algorithm>
 #include <cstdint>
@@ -60,7 +60,7 @@ void merge_long(std::vector<Symbol>& symbols, const LookUp& look_up) {
   std::vector<uint32_t> next(n), previous(n), rank(n, kNoRank);
   std::vector<int32_t> result(n);
   std::vector<uint64_t> heap;
-  heap.reserve(n);
+  heap.reserve(n + 16);
   const auto offer = [&](uint32_t at) {
     const Merge merge = next[at] == kNone ? Merge{kNoRank, -1} : look_up(symbols[at], symbols[next[at]]);
     rank[at] = merge.rank;
@@ -93,15 +93,70 @@ void merge_long(std::vector<Symbol>& symbols, const LookUp& look_up) {
   std::erase_if(symbols, [](const Symbol& s) { return s.id == Symbol::kErased; });
 }
 
+template <class LookUp>
+void merge_whole(std::vector<Symbol>& symbols, const LookUp& look_up) {
+  if (symbols.size() <= kShortWord) {
+    merge_short(symbols, look_up);
+  } else {
+    merge_long(symbols, look_up);
+  }
+}
+
+// Cuts a long word into windows that overlap. Why that gives the tokens of the whole: call neighbours (a, b) settled when
+// joining the symbols of a and b alone gives a and b. (1) Neighbours in the result for any stretch are settled: no join crossed
+// them, so the joins inside a and b were done in the order in which they would have been done alone. (2) A row of tokens in
+// which all neighbours are settled is the result for the whole: else look at the first join that crosses two of the tokens, a
+// and b; until then both went through the states that they go through alone, and there this join would have come next, too.
+// So tokens may be kept that a window gave, as long as each next window begins with a token that the one before gave in the
+// same place. Where it does not, the window was too short to see what the place depends on, and is doubled.
+inline constexpr size_t kWindow = 512;     // symbols
+inline constexpr size_t kUncertain = 16;   // tokens at a window's end that the next window finds again
+
+template <class LookUp>
+void merge_in_windows(std::vector<Symbol>& symbols, const LookUp& look_up) {
+  const size_t n = symbols.size();
+  std::vector<Symbol> out, window, next;
+  const auto merge_from = [&](size_t begin, size_t size, std::vector<Symbol>& to) {
+    to.assign(symbols.begin() + begin, symbols.begin() + std::min(n, begin + size));
+    merge_whole(to, look_up);
+  };
+  const auto index_of = [&](const Symbol& token) {
+    const auto found = std::lower_bound(symbols.begin(), symbols.end(), token.begin,
+                                        [](const Symbol& s, uint32_t at) { return s.begin < at; });
+    return static_cast<size_t>(found - symbols.begin());
+  };
+  size_t begin = 0, size = kWindow;
+  merge_from(begin, size, window);
+  while (begin + size < n) {
+    const size_t certain = window.size() - std::min(kUncertain, window.size() / 4);
+    if (certain < window.size()) {
+      const Symbol& border = window[certain];
+      const size_t next_begin = index_of(border);
+      merge_from(next_begin, kWindow, next);
+      if (next[0].id == border.id && next[0].begin == border.begin && next[0].end == border.end) {
+        out.insert(out.end(), window.begin(), window.begin() + certain);
+        window.swap(next);
+        begin = next_begin;
+        size = kWindow;
+        continue;
+      }
+    }
+    size *= 2;
+    merge_from(begin, size, window);
+  }
+  out.insert(out.end(), window.begin(), window.end());
+  symbols.swap(out);
+}
+
 }  // namespace merging
 
 // `look_up(left, right)` is the Merge of two neighbours, its rank kNoRank when they may not be joined.
 template <class LookUp>
 void merge_symbols(std::vector<Symbol>& symbols, const LookUp& look_up) {
-  if (symbols.size() <= merging::kShortWord) {
-    merging::merge_short(symbols, look_up);
+  if (symbols.size() <= 2 * merging::kWindow) {
+    merging::merge_whole(symbols, look_up);
   } else {
-    merging::merge_long(symbols, look_up);
+    merging::merge_in_windows(symbols, look_up);
   }
 }
 

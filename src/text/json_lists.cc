@@ -1,8 +1,10 @@
 #include "text/json_lists.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "text/utf8.h"
@@ -34,10 +36,9 @@ class Reader {
     if (!take('"')) return std::nullopt;
     const size_t begin = at_;
     bool escapes = false;
-    while (at_ < text_.size() && text_[at_] != '"') {
-      if (static_cast<uint8_t>(text_[at_]) < 0x20) return std::nullopt;
-      escapes |= text_[at_] == '\\';
-      at_ += text_[at_] == '\\' ? 2 : 1;
+    for (at_ = next_mark(at_); at_ < text_.size() && text_[at_] != '"'; at_ = next_mark(at_ + 2)) {
+      if (text_[at_] != '\\') return std::nullopt;  // a control character
+      escapes = true;
     }
     if (at_ >= text_.size()) return std::nullopt;
     const std::string_view raw = text_.substr(begin, at_++ - begin);
@@ -64,7 +65,9 @@ class Reader {
     for (; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
       if (c == '"') {
-        for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) at_ += text_[at_] == '\\';
+        for (at_ = next_mark(at_ + 1); at_ < text_.size() && text_[at_] != '"';) {
+          at_ = next_mark(at_ + (text_[at_] == '\\' ? 2 : 1));
+        }
         if (depth == 0) return ++at_ <= text_.size();
       } else if (c == '[' || c == '{') {
         ++depth;
@@ -73,13 +76,43 @@ class Reader {
         if (--depth == 0) return ++at_ <= text_.size();
       } else if (c == ',' && depth == 0) {
         return true;
+      } else if (c == '\n') {
+        ++at_;
+        skip_space();
+        --at_;
       }
     }
     return false;
   }
 
  private:
+  // Eight bytes at once, for as long as there are eight. Files of large vocabularies are white space for the most part.
+  uint64_t eight(size_t at) const {
+    uint64_t word;
+    std::memcpy(&word, text_.data() + at, 8);
+    return word;
+  }
+
+  // The first quote, backslash or control character from `at` on; the text's size when there is none.
+  size_t next_mark(size_t at) const {
+    static_assert(std::endian::native == std::endian::little);
+    constexpr uint64_t ones = 0x0101010101010101, tops = ones * 0x80;
+    const auto zeros = [](uint64_t word) { return (word - ones) & ~word & tops; };
+    for (; at + 8 <= text_.size(); at += 8) {
+      const uint64_t word = eight(at);
+      const uint64_t marks = zeros(word ^ ones * '"') | zeros(word ^ ones * '\\') | ((word - ones * 0x20) & ~word & tops);
+      if (marks != 0) return at + static_cast<size_t>(std::countr_zero(marks)) / 8;
+    }
+    for (; at < text_.size(); ++at) {
+      if (text_[at] == '"' || text_[at] == '\\' || static_cast<uint8_t>(text_[at]) < 0x20) return at;
+    }
+    return text_.size();
+  }
+
   void skip_space() {
+    if (at_ < text_.size() && static_cast<uint8_t>(text_[at_]) > ' ') return;
+    if (at_ < text_.size() && text_[at_] == '\n') ++at_;
+    while (at_ + 8 <= text_.size() && eight(at_) == 0x2020202020202020) at_ += 8;
     while (at_ < text_.size() &&
            (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) {
       ++at_;
@@ -191,45 +224,64 @@ JsonLists take_lists(std::string_view file) {
   return lists;
 }
 
-Status read_ids(std::string_view list, const std::function<Status(std::string_view, int64_t)>& visit) {
+namespace {
+
+// The list's next string, as a view that stays.
+std::optional<std::string_view> kept_string(Reader& reader, std::string& buffer, std::deque<std::string>& decoded) {
+  const auto text = reader.string(buffer);
+  if (!text || text->data() != buffer.data()) return text;
+  return decoded.emplace_back(buffer);
+}
+
+size_t count_quotes(std::string_view list) {
+  return static_cast<size_t>(std::count(list.begin(), list.end(), '"'));
+}
+
+}  // namespace
+
+Result<ListedIds> read_ids(std::string_view list, std::deque<std::string>& decoded) {
   constexpr const char* name = "model.vocab";
+  ListedIds ids;
+  ids.reserve(count_quotes(list) / 2);
   Reader reader(list);
-  std::string decoded;
-  return read_list(reader, name, '{', '}', [&]() -> Status {
-    const auto token = reader.string(decoded);
+  std::string buffer;
+  HR_RETURN_IF_ERROR(read_list(reader, name, '{', '}', [&]() -> Status {
+    const auto token = kept_string(reader, buffer, decoded);
     if (!token || !is_valid_utf8(*token)) return wrong(name, "a string", reader);
     if (!reader.take(':')) return wrong(name, "a colon", reader);
     const auto id = reader.number<int64_t>();
     if (!id) return wrong(name, "an integer", reader);
-    return visit(*token, *id);
-  });
+    ids.emplace_back(*token, *id);
+    return {};
+  }));
+  return ids;
 }
 
-Status read_scores(std::string_view list, const std::function<Status(std::string_view, double)>& visit) {
+Result<ListedScores> read_scores(std::string_view list, std::deque<std::string>& decoded) {
   constexpr const char* name = "model.vocab";
+  ListedScores scores;
+  scores.reserve(count_quotes(list) / 2);
   Reader reader(list);
-  std::string decoded;
-  return read_list(reader, name, '[', ']', [&]() -> Status {
-    const auto token = reader.take('[') ? reader.string(decoded) : std::nullopt;
+  std::string buffer;
+  HR_RETURN_IF_ERROR(read_list(reader, name, '[', ']', [&]() -> Status {
+    const auto token = reader.take('[') ? kept_string(reader, buffer, decoded) : std::nullopt;
     if (!token || !is_valid_utf8(*token)) return wrong(name, "a pair of a string and a number", reader);
     const auto score = reader.take(',') ? reader.number<double>() : std::nullopt;
     if (!score || !std::isfinite(*score) || !reader.take(']'))
       return wrong(name, "a number that ends the pair", reader);
-    return visit(*token, *score);
-  });
+    scores.emplace_back(*token, *score);
+    return {};
+  }));
+  return scores;
 }
 
 Result<Merges> read_merges(std::string_view list, std::deque<std::string>& decoded) {
   constexpr const char* name = "model.merges";
   Merges merges;
-  merges.reserve(static_cast<size_t>(std::count(list.begin(), list.end(), '"')) / 4);
+  merges.reserve(count_quotes(list) / 4);
   Reader reader(list);
   std::string buffer;
-  const auto string = [&]() -> std::optional<std::string_view> {
-    const auto text = reader.string(buffer);
-    if (!text || text->data() != buffer.data()) return text;
-    return decoded.emplace_back(buffer);
-  };
+  const auto string = [&] { return kept_string(reader, buffer, decoded); };
   const Status status = read_list(reader, name, '[', ']', [&]() -> Status {
     if (reader.take('[')) {
       const auto left = string();

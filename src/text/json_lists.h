@@ -5,13 +5,12 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/status.h"
+#include "text/huge_allocator.h"
 
 namespace headrace::text {
 
@@ -25,16 +24,16 @@ struct JsonLists {
 // Never fails: where the text is not what it looks for, `rest` is the whole text, for a JSON parser to judge.
 JsonLists take_lists(std::string_view file);
 
-// Each error is malformed and says at which byte of the list. A string that has escapes is decoded into
-// `decoded`.
+// Each error is malformed and says at which byte of the list. What they give are views into the list, or into `decoded` for
+// strings that have escapes.
 // {"token": id, ...}
-Status read_ids(std::string_view list,
-                const std::function<Status(std::string_view token, int64_t id)>& visit);
+using ListedIds = HugeVector<std::pair<std::string_view, int64_t>>;
+Result<ListedIds> read_ids(std::string_view list, std::deque<std::string>& decoded);
 // [["token", score], ...]
-Status read_scores(std::string_view list,
-                   const std::function<Status(std::string_view token, double score)>& visit);
+using ListedScores = HugeVector<std::pair<std::string_view, double>>;
+Result<ListedScores> read_scores(std::string_view list, std::deque<std::string>& decoded);
 // ["left right", ...] or [["left", "right"], ...]
-using Merges = std::vector<std::pair<std::string_view, std::string_view>>;
+using Merges = HugeVector<std::pair<std::string_view, std::string_view>>;
 Result<Merges> read_merges(std::string_view list, std::deque<std::string>& decoded);
 
 }  // namespace headrace::text

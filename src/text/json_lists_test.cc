@@ -6,12 +6,12 @@ namespace headrace::text {
 namespace {
 
 std::string ids_of(std::string_view list) {
+  std::deque<std::string> decoded;
+  const auto ids = read_ids(list, decoded);
+  if (!ids) return "malformed";
   std::string out;
-  const Status status = read_ids(list, [&](std::string_view token, int64_t id) {
-    out += std::string(token) + "=" + std::to_string(id) + ";";
-    return Status();
-  });
-  return status.ok() ? out : "malformed";
+  for (const auto& [token, id] : *ids) out += std::string(token) + "=" + std::to_string(id) + ";";
+  return out;
 }
 
 TEST(JsonLists, TakesTheVocabularyAndTheMergesOfTheModelAlone) {
@@ -38,6 +38,7 @@ TEST(JsonLists, ReadsStringsWithEveryEscape) {
             "\xC3\xA9\n\"\\/\t=3;\xF0\x9F\x98\x80=4;");
   EXPECT_EQ(ids_of("{}"), "");
   EXPECT_EQ(ids_of(" { \"a\" : -5 } "), "a=-5;");
+  EXPECT_EQ(ids_of("{\n                    \"a longer token \\\" than eight\"\n\t          :\r\n5}"), "a longer token \" than eight=5;");
 }
 
 TEST(JsonLists, RefusesWhatJsonRefuses) {
@@ -59,13 +60,16 @@ TEST(JsonLists, RefusesWhatJsonRefuses) {
                                       R"({"a":1e5})",
                                       R"({"a":99999999999999999999})",
                                       "{\"a\nb\":1}",
+                                      "{\"nine bytes\nand more\":1}",
+                                      "{\"12345678\\",
                                       "{\"\xFF\":1}",
                                       "{\"a\\\":1}",
                                       "null"}) {
     EXPECT_EQ(ids_of(list), "malformed") << list;
   }
   const auto scores = [](std::string_view list) {
-    return read_scores(list, [](std::string_view, double) { return Status(); }).ok();
+    std::deque<std::string> decoded;
+    return read_scores(list, decoded).has_value();
   };
   EXPECT_TRUE(scores(R"([["a", -1.5e-3], ["b", 2]])"));
   EXPECT_FALSE(scores(R"([["a", -inf]])"));

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "text/both.h"
 #include "text/bpe.h"
 #include "text/json_lists.h"
 #include "text/pipeline_tokenizer.h"
@@ -61,13 +62,6 @@ void read_added_tokens(const json& file, const Vocabulary& vocabulary, Parts& pa
   }
 }
 
-Status read_vocabulary(std::string_view list, Vocabulary& vocabulary) {
-  // Two quotes a token, and those that tokens hold themselves.
-  const auto quotes = static_cast<size_t>(std::count(list.begin(), list.end(), '"'));
-  vocabulary.reserve(quotes / 2, list.size() - quotes);
-  return read_ids(list, [&](std::string_view token, int64_t id) { return vocabulary.add(token, id); });
-}
-
 std::string string_or_empty(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? std::string() : found->get<std::string>();
@@ -88,10 +82,7 @@ std::string model_type(const json& model) {
                                                                           : "WordLevel");
 }
 
-Result<std::unique_ptr<Bpe>> read_bpe(const json& model, std::string_view merge_list, const Vocabulary& vocabulary,
-                                      bool byte_level) {
-  std::deque<std::string> decoded;
-  HR_ASSIGN_OR_RETURN(const Merges merges, read_merges(merge_list, decoded));
+Result<std::unique_ptr<Bpe>> read_bpe(const json& model, const Merges& merges, const Vocabulary& vocabulary, bool byte_level) {
   Bpe::Options options{.byte_level = byte_level,
                        .ignore_merges = model.value("ignore_merges", false),
                        .byte_fallback = model.value("byte_fallback", false),
@@ -105,11 +96,14 @@ Result<std::unique_ptr<Bpe>> read_bpe(const json& model, std::string_view merge_
 // Its vocabulary is a list of [token, score]; the place in the list is the id.
 Status read_unigram(const json& file, const json& model, std::string_view list, Parts& parts) {
   auto vocabulary = std::make_unique<Vocabulary>();
+  std::deque<std::string> decoded;
+  HR_ASSIGN_OR_RETURN(const ListedScores listed, read_scores(list, decoded));
   std::vector<double> scores;
-  HR_RETURN_IF_ERROR(read_scores(list, [&](std::string_view token, double score) {
+  vocabulary->reserve(listed.size(), list.size());
+  for (const auto& [token, score] : listed) {
+    HR_RETURN_IF_ERROR(vocabulary->add(token, static_cast<int64_t>(scores.size())));
     scores.push_back(score);
-    return vocabulary->add(token, static_cast<int64_t>(scores.size()) - 1);
-  }));
+  }
   const json& unk = model.value("unk_id", json());
   const Unigram::Options options{.unk_id = unk.is_null() ? -1 : whole<int32_t>(unk),
                                  .byte_fallback = model.value("byte_fallback", false)};
@@ -123,15 +117,36 @@ Status read_unigram(const json& file, const json& model, std::string_view list, 
   return {};
 }
 
+// Of a list this long (bytes), the time it takes to read is above that of starting a thread.
+constexpr size_t kLargeList = size_t{1} << 18;
+
+Status read_vocabulary(std::string_view list, Vocabulary& vocabulary, std::deque<std::string>& decoded) {
+  HR_ASSIGN_OR_RETURN(const ListedIds ids, read_ids(list, decoded));
+  size_t num_bytes = 0;
+  for (const auto& [token, id] : ids) num_bytes += token.size();
+  vocabulary.reserve(ids.size(), num_bytes);
+  return vocabulary.add_all(ids);
+}
+
 Status read_model(const json& file, const JsonLists& lists, bool byte_level, Parts& parts) {
   const json& model = file.at("model");
   const std::string type = model_type(model);
   if (type == "Unigram") return read_unigram(file, model, lists.vocab, parts);
   if (type != "BPE" && type != "WordPiece" && type != "WordLevel") return unsupported("model", type);
   auto vocabulary = std::make_unique<Vocabulary>();
-  HR_RETURN_IF_ERROR(read_vocabulary(lists.vocab, *vocabulary));
+  std::deque<std::string> decoded, decoded_merges;
+  Status read_ids_status;
+  Result<Merges> merges;
+  run_both(
+      lists.merges.size() > kLargeList,
+      [&] { read_ids_status = read_vocabulary(lists.vocab, *vocabulary, decoded); },
+      [&] {
+        if (type == "BPE") merges = read_merges(lists.merges, decoded_merges);
+      });
+  HR_RETURN_IF_ERROR(read_ids_status);
   if (type == "BPE") {
-    HR_ASSIGN_OR_RETURN(parts.model, read_bpe(model, lists.merges, *vocabulary, byte_level));
+    if (!merges) return merges.error();
+    HR_ASSIGN_OR_RETURN(parts.model, read_bpe(model, *merges, *vocabulary, byte_level));
   } else if (type == "WordPiece") {
     WordPiece::Options options{.max_chars = whole(model, "max_input_chars_per_word", size_t{100}),
                                .unk_id = token_or_none(model, "unk_token", *vocabulary)};

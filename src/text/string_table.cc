@@ -48,7 +48,10 @@ void StringTable::grow(size_t num_strings) {
 }
 
 bool StringTable::insert(std::string_view text, int32_t id) {
-  const uint64_t hash = hash_bytes(text);
+  return insert_hashed(text, hash_bytes(text), id);
+}
+
+bool StringTable::insert_hashed(std::string_view text, uint64_t hash, int32_t id) {
   if (find_hashed(text, hash) >= 0) return false;
   if ((entries_.size() + 1) * 3 > slots_.size() * 2) grow((entries_.size() + 1) * 2);
   size_t slot = hash & (slots_.size() - 1);

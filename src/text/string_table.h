@@ -6,7 +6,8 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "text/huge_allocator.h"
 
 namespace headrace::text {
 
@@ -17,6 +18,11 @@ class StringTable {
   void reserve(size_t num_strings, size_t num_bytes);
   // False when the string is there already (its id stays). Ids need not be distinct.
   bool insert(std::string_view text, int32_t id);
+  // insert(), of a string whose hash_bytes() is known; prefetch() well before asks for the memory that it looks at.
+  bool insert_hashed(std::string_view text, uint64_t hash, int32_t id);
+  void prefetch(uint64_t hash) const {
+    if (!slots_.empty()) __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]);
+  }
   // -1 when it is not there.
   int32_t find(std::string_view text) const;
   // find() of each, with the memory of many fetched at a time. `ids` has the size of `texts`.
@@ -34,19 +40,19 @@ class StringTable {
   static constexpr uint32_t kFree = UINT32_MAX;
 
   std::string_view text_of(const Entry& e) const {
-    return std::string_view(bytes_).substr(e.begin, e.length);
+    return {bytes_.data() + e.begin, e.length};
   }
   void grow(size_t num_strings);
   int32_t find_hashed(std::string_view text, uint64_t hash) const;
 
-  std::string bytes_;
-  std::vector<Entry> entries_;
+  std::basic_string<char, std::char_traits<char>, HugeAllocator<char>> bytes_;
+  HugeVector<Entry> entries_;
   // The entry's number and the hash's upper half, so that a miss rarely touches the arena.
   struct Slot {
     uint32_t entry = kFree;
     uint32_t tag = 0;
   };
-  std::vector<Slot> slots_;  // a power of two, at most two thirds full
+  HugeVector<Slot> slots_;  // a power of two, at most two thirds full
 };
 
 }  // namespace headrace::text

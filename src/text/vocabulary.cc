@@ -3,6 +3,10 @@
 namespace headrace::text {
 
 Status Vocabulary::add(std::string_view token, int64_t id) {
+  return add_hashed(token, hash_bytes(token), id);
+}
+
+Status Vocabulary::add_hashed(std::string_view token, uint64_t hash, int64_t id) {
   if (id < 0 || id > kMaxId) {
     return make_status(Code::malformed, "vocabulary: token \"{}\": want an id from 0 to {}, got {}", token,
                        kMaxId, id);
@@ -12,7 +16,7 @@ Status Vocabulary::add(std::string_view token, int64_t id) {
     return make_status(Code::malformed, "vocabulary: id {} is given to both \"{}\" and \"{}\"", id,
                        text(id32), token);
   }
-  if (!table_.insert(token, id32)) {
+  if (!table_.insert_hashed(token, hash, id32)) {
     return make_status(Code::malformed, "vocabulary: token \"{}\" is there twice, with ids {} and {}", token,
                        table_.find(token), id);
   }

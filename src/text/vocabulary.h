@@ -1,6 +1,7 @@
 #pragma once
 // Ids and the strings they stand for. Ids may have gaps; both directions are one look-up.
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,23 @@ class Vocabulary {
   // Errors: malformed, for an id that is negative, taken or over kMaxId, and for a token that is there
   // already.
   Status add(std::string_view token, int64_t id);
+  // add() of each pair, the memory for several fetched at a time.
+  template <class Pairs>
+  Status add_all(const Pairs& pairs) {
+    constexpr size_t kBatch = 32;
+    uint64_t hashes[kBatch];
+    for (size_t begin = 0; begin < pairs.size(); begin += kBatch) {
+      const size_t n = std::min(kBatch, pairs.size() - begin);
+      for (size_t i = 0; i < n; ++i) {
+        hashes[i] = hash_bytes(pairs[begin + i].first);
+        table_.prefetch(hashes[i]);
+      }
+      for (size_t i = 0; i < n; ++i) {
+        HR_RETURN_IF_ERROR(add_hashed(pairs[begin + i].first, hashes[i], pairs[begin + i].second));
+      }
+    }
+    return {};
+  }
   // -1 when it is not there.
   int32_t find(std::string_view token) const { return table_.find(token); }
   void find_each(std::span<const std::string_view> tokens, std::span<int32_t> ids) const {
@@ -32,6 +50,8 @@ class Vocabulary {
   int32_t size() const { return static_cast<int32_t>(entry_of_.size()); }  // 1 + the largest id
 
  private:
+  Status add_hashed(std::string_view token, uint64_t hash, int64_t id);
+
   StringTable table_;
   std::vector<int32_t> entry_of_;  // by id; -1: a gap
 };
