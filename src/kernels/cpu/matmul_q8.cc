@@ -77,25 +77,12 @@ struct Dot {
   HR_INLINE F32x16 finish_terms() const { return to_f32(first + wide()); }
 };
 
-// Signed 8-bit codes: |w| * (q with w's sign), pairs at most 2 * 128 * 127 = 32,512, widened at once.
-template <>
-struct Dot<TileQ8_0> {
-  static constexpr int kZero = 0;
-  struct Prepared {
-    I32x16 codes, magnitudes;
-  };
+// Codes whose pairs fill 16 bits: each word's products are widened at once.
+struct WideSums {
   __m256i a, b;
-  HR_INLINE static Prepared prepare(const I32x16& biased) {
-    const __m256i flip = _mm256_set1_epi8(static_cast<char>(0x80));
-    const I32x16 codes{_mm256_xor_si256(biased.a, flip), _mm256_xor_si256(biased.b, flip)};
-    return {codes, {_mm256_abs_epi8(codes.a), _mm256_abs_epi8(codes.b)}};
-  }
   HR_INLINE void start(int32_t) { a = b = _mm256_setzero_si256(); }
-  HR_INLINE void add(const Prepared& w, const int8_t* q) {
-    const __m256i word = _mm256_set1_epi32(load_word(q));
+  HR_INLINE void add_pairs(const __m256i& low, const __m256i& high) {
     const __m256i ones = _mm256_set1_epi16(1);
-    const __m256i low = _mm256_maddubs_epi16(w.magnitudes.a, _mm256_sign_epi8(word, w.codes.a));
-    const __m256i high = _mm256_maddubs_epi16(w.magnitudes.b, _mm256_sign_epi8(word, w.codes.b));
     a = _mm256_add_epi32(a, _mm256_madd_epi16(low, ones));
     b = _mm256_add_epi32(b, _mm256_madd_epi16(high, ones));
     keep_order(a, b);
@@ -108,26 +95,34 @@ struct Dot<TileQ8_0> {
   HR_INLINE F32x16 finish_terms() const { return to_f32(I32x16{a, b}); }
 };
 
-// Unsigned codes up to 63: pairs at most 2 * 63 * 127, widened at once.
-template <int kGroups>
-struct Dot<TileWide<kGroups>> {
+// Signed 8-bit codes: |w| * (q with w's sign), pairs at most 2 * 128 * 127 = 32,512.
+template <>
+struct Dot<TileQ8_0> : WideSums {
   static constexpr int kZero = 0;
-  __m256i a, b;
+  struct Prepared {
+    I32x16 codes, magnitudes;
+  };
+  HR_INLINE static Prepared prepare(const I32x16& biased) {
+    const __m256i flip = _mm256_set1_epi8(static_cast<char>(0x80));
+    const I32x16 codes{_mm256_xor_si256(biased.a, flip), _mm256_xor_si256(biased.b, flip)};
+    return {codes, {_mm256_abs_epi8(codes.a), _mm256_abs_epi8(codes.b)}};
+  }
+  HR_INLINE void add(const Prepared& w, const int8_t* q) {
+    const __m256i word = _mm256_set1_epi32(load_word(q));
+    add_pairs(_mm256_maddubs_epi16(w.magnitudes.a, _mm256_sign_epi8(word, w.codes.a)),
+              _mm256_maddubs_epi16(w.magnitudes.b, _mm256_sign_epi8(word, w.codes.b)));
+  }
+};
+
+// Unsigned codes up to 63: eight words of pairs, 2 * 63 * 127 each, do not fit 16 bits.
+template <int kGroups>
+struct Dot<TileWide<kGroups>> : WideSums {
+  static constexpr int kZero = 0;
   HR_INLINE static I32x16 prepare(const I32x16& codes) { return codes; }
-  HR_INLINE void start(int32_t) { a = b = _mm256_setzero_si256(); }
   HR_INLINE void add(const I32x16& codes, const int8_t* q) {
     const __m256i word = _mm256_set1_epi32(load_word(q));
-    const __m256i ones = _mm256_set1_epi16(1);
-    a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(codes.a, word), ones));
-    b = _mm256_add_epi32(b, _mm256_madd_epi16(_mm256_maddubs_epi16(codes.b, word), ones));
-    keep_order(a, b);
+    add_pairs(_mm256_maddubs_epi16(codes.a, word), _mm256_maddubs_epi16(codes.b, word));
   }
-  HR_INLINE F32x16 finish(int32_t) const { return to_f32(I32x16{a, b}); }
-  HR_INLINE void next_term(int32_t) {
-    a = _mm256_slli_epi32(a, 8);
-    b = _mm256_slli_epi32(b, 8);
-  }
-  HR_INLINE F32x16 finish_terms() const { return to_f32(I32x16{a, b}); }
 };
 #else
 constexpr int kTokens = 2;
