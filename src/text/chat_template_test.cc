@@ -184,6 +184,26 @@ TEST(ChatTemplate, SearchesInLinearTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
+// A step is at most a few dozen nanoseconds of work, whatever a filter or a method does with a long text.
+TEST(ChatTemplate, CountsWhatMethodsAndFiltersDoWithLongTexts) {
+  for (const char* use :
+       {"s | upper", "s.upper()", "u | lower", "u.title()", "s.swapcase()", "s.strip('a')", "u.isalpha()",
+        "s.find('b')", "s.count('b')", "s is upper", "u.casefold()", "s | urlencode", "s.splitlines()",
+        "s | wordcount", "s.zfill(3)", "s.replace('b', '')", "[s, u] | sort", "s.startswith('a', 5)"}) {
+    const auto rendered = render(
+        std::string(
+            "{% set s = 'a' * 500000 %}{% set u = '\u00e9' * 250000 %}{% for i in range(99999) %}{% if ") +
+            use + " %}{% endif %}{% endfor %}",
+        "{}", {.max_steps = 800'000});
+    ASSERT_FALSE(rendered.has_value()) << use;
+    EXPECT_EQ(rendered.error().code(), Code::resource_exhausted) << use << ": " << rendered.error().message();
+  }
+  // What looks at one end of a text costs nothing more.
+  EXPECT_EQ(text("{% set s = 'a' * 500000 %}{% for i in range(9999) %}{% if not s.startswith('a') %}x{% "
+                 "endif %}{% endfor %}"),
+            "");
+}
+
 TEST(ChatTemplate, RefusesVariablesThatAreNoObject) {
   EXPECT_EQ(render("x", "[]").error().code(), Code::malformed);
   EXPECT_EQ(render("x", "{").error().code(), Code::malformed);
@@ -192,8 +212,10 @@ TEST(ChatTemplate, RefusesVariablesThatAreNoObject) {
 
 TEST(ChatTemplate, ARoleOfTheProtocolMayBecomePartOfAControlTokenAndNoOther) {
   constexpr const char* kSource = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}";
-  EXPECT_EQ(marked(kSource, R"({"messages": [{"role": "user", "content": "user"}, {"role": "endoftext", "content": ""}]})"),
-            "<|user|>[user]<|[endoftext]|>");
+  EXPECT_EQ(
+      marked(kSource,
+             R"({"messages": [{"role": "user", "content": "user"}, {"role": "endoftext", "content": ""}]})"),
+      "<|user|>[user]<|[endoftext]|>");
   EXPECT_EQ(marked("{{ messages }}", R"({"messages": "system"})"), "[system]");
 }
 

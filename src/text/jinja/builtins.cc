@@ -204,6 +204,7 @@ struct FunctionObject final : Object {
 
 bool is_text_in_case(Interpreter& in, const Value& value, Case wanted) {
   const Text text = to_text(in, value);
+  in.step_bytes(text.bytes.size());
   bool any = false;
   for (size_t at = 0; at < text.bytes.size();) {
     const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));

@@ -1,5 +1,7 @@
 #include "text/jinja/case_mapping.h"
 
+#include <algorithm>
+
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -52,7 +54,19 @@ bool is_final_sigma(std::string_view text, size_t at, size_t after) {
 
 }  // namespace
 
-Text convert_case(const Text& text, Case first, Case rest) {
+Text convert_case(Budget& in, const Text& text, Case first, Case rest) {
+  in.step(1 + text.bytes.size() / 8);
+  const auto is_ascii = [](char c) { return (c & 0x80) == 0; };
+  if (std::all_of(text.bytes.begin(), text.bytes.end(), is_ascii)) {
+    Text out = text;
+    for (size_t i = 0; i < out.bytes.size(); ++i) {
+      char& c = out.bytes[i];
+      const bool lower = (i == 0 ? first : rest) == Case::lower;
+      if (lower ? (c >= 'A' && c <= 'Z') : (c >= 'a' && c <= 'z')) c ^= 0x20;
+    }
+    return out;
+  }
+  in.step(text.bytes.size());
   TextBuilder out;
   std::string changed;
   for (size_t at = 0; at < text.bytes.size();) {
@@ -78,11 +92,11 @@ Text convert_case(const Text& text, Case first, Case rest) {
   return out.take();
 }
 
-Text convert_case(const Text& text, Case to) {
-  return convert_case(text, to, to);
+Text convert_case(Budget& in, const Text& text, Case to) {
+  return convert_case(in, text, to, to);
 }
 
-Text fold_case(const Text& text) {
+Text fold_case(Budget& in, const Text& text) {
   TextBuilder out;
   for (size_t at = 0; at < text.bytes.size();) {
     const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));
@@ -92,9 +106,10 @@ Text fold_case(const Text& text) {
     if (c.code == 0x131) {
       out.append(letter);  // the dotless i has a fold of its own
     } else if (cherokee) {
-      out.append(convert_case(letter, Case::upper));
+      out.append(convert_case(in, letter, Case::upper));
     } else {
-      out.append(convert_case(convert_case(convert_case(letter, Case::lower), Case::upper), Case::lower));
+      const Text lower = convert_case(in, letter, Case::lower);
+      out.append(convert_case(in, convert_case(in, lower, Case::upper), Case::lower));
     }
   }
   return out.take();

@@ -10,12 +10,18 @@ namespace headrace::text::jinja {
 namespace {
 
 struct BoundMethod final : Object {
-  BoundMethod(Value s, Method m) : Object(s.nesting() + 1), self(std::move(s)), method(m) {}
+  // `constant`: it does not look at all of `s`.
+  BoundMethod(Value s, Method m, bool constant)
+      : Object(s.nesting() + 1), self(std::move(s)), method(m), in_constant_time(constant) {}
   std::string type_name() const override { return "builtin_function_or_method"; }
   bool callable() const override { return true; }
-  Value call(Interpreter& in, Args& args) override { return method(in, self, args); }
+  Value call(Interpreter& in, Args& args) override {
+    if (self.text() && !in_constant_time) in.step_bytes(self.text()->bytes.size());
+    return method(in, self, args);
+  }
   Value self;
   Method method;
+  bool in_constant_time;
 };
 
 std::string shown_type(const Value& value) {
@@ -230,7 +236,8 @@ Value get_attribute(const Value& object, std::string_view name) {
         fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(object)));
   }
   if (const Method method = find_method(object, name)) {
-    return std::static_pointer_cast<Object>(std::make_shared<BoundMethod>(object, method));
+    return std::static_pointer_cast<Object>(
+        std::make_shared<BoundMethod>(object, method, name == "startswith" || name == "endswith"));
   }
   if (const Dict* dict = object.dict()) {
     if (const Value* found = dict->find(name)) return *found;

@@ -46,8 +46,8 @@ Value attribute_path(const Value& value, const Value& path, const Value* otherwi
   }
 }
 
-Value fold_case(const Value& value) {
-  return value.text() ? Value(convert_case(*value.text(), Case::lower)) : value;
+Value fold_case(Interpreter& in, const Value& value) {
+  return value.text() ? Value(convert_case(in, *value.text(), Case::lower)) : value;
 }
 
 Value length(Interpreter&, const Value& v, Args& args) {
@@ -123,7 +123,8 @@ Value title(Interpreter& in, const Value& v, Args&) {
     const bool next_is_border =
         at < text.bytes.size() && begins_word(decode_utf8(std::string_view(text.bytes).substr(at)).code);
     if (border != next_is_border || at == text.bytes.size()) {
-      out.append(border ? text.sub(word, at) : convert_case(text.sub(word, at), Case::upper, Case::lower));
+      out.append(border ? text.sub(word, at)
+                        : convert_case(in, text.sub(word, at), Case::upper, Case::lower));
       word = at;
     }
   }
@@ -252,16 +253,16 @@ Value sum(Interpreter& in, const Value& v, Args& args) {
 }
 
 // The keys that sort, min, max, unique and groupby compare by.
-Value sort_key(const Value& item, const Value* attribute, bool case_sensitive) {
+Value sort_key(Interpreter& in, const Value& item, const Value* attribute, bool case_sensitive) {
   Value key = attribute && !attribute->is_none() ? attribute_path(item, *attribute) : item;
-  return case_sensitive ? key : fold_case(key);
+  return case_sensitive ? key : fold_case(in, key);
 }
 
 std::vector<std::pair<Value, Value>> keyed(Interpreter& in, const Value& v, const Value* attribute,
                                            bool case_sensitive) {
   std::vector<std::pair<Value, Value>> out;
   for (Value& item : items_of(in, v)) {
-    Value key = sort_key(item, attribute, case_sensitive);
+    Value key = sort_key(in, item, attribute, case_sensitive);
     out.emplace_back(std::move(key), std::move(item));
   }
   return out;
@@ -294,8 +295,9 @@ Value sort(Interpreter& in, const Value& v, Args& args) {
   std::vector<std::pair<Value, Value>> items;
   for (Value& item : items_of(in, v)) {
     Values key;
-    for (const Value& attribute : attributes) key.push_back(sort_key(item, &attribute, bound.flag(1, false)));
-    if (attributes.empty()) key.push_back(sort_key(item, nullptr, bound.flag(1, false)));
+    for (const Value& attribute : attributes)
+      key.push_back(sort_key(in, item, &attribute, bound.flag(1, false)));
+    if (attributes.empty()) key.push_back(sort_key(in, item, nullptr, bound.flag(1, false)));
     items.emplace_back(Value::tuple(std::move(key)), std::move(item));
   }
   sort_by_key(in, items, bound.flag(0, false));
@@ -310,7 +312,7 @@ Value dictsort(Interpreter& in, const Value& v, Args& args) {
   std::vector<std::pair<Value, Value>> items;
   for (const auto& [key, value] : v.dict()->items()) {
     const Value& chosen = by == "key" ? key : value;
-    items.emplace_back(bound.flag(0, false) ? chosen : fold_case(chosen), Value::tuple({key, value}));
+    items.emplace_back(bound.flag(0, false) ? chosen : fold_case(in, chosen), Value::tuple({key, value}));
   }
   in.step_items(items.size() * 4);
   sort_by_key(in, items, bound.flag(2, false));
@@ -347,7 +349,7 @@ Value groupby(Interpreter& in, const Value& v, Args& args) {
   for (Value& item : items_of(in, v)) {
     const Value key =
         attribute_path(item, bound[0], bound.has(1) && !bound[1].is_none() ? &bound[1] : nullptr);
-    Value folded = bound.flag(2, false) ? key : fold_case(key);
+    Value folded = bound.flag(2, false) ? key : fold_case(in, key);
     items.emplace_back(std::move(folded), Value::tuple({key, std::move(item)}));
   }
   sort_by_key(in, items, false);
@@ -530,7 +532,9 @@ Value wordcount(Interpreter& in, const Value& v, Args&) {
 Value urlencode(Interpreter& in, const Value& v, Args&) {
   const auto quote = [&in](const Value& value, bool slash_is_safe) {
     std::string out;
-    for (const char c : to_text(in, value).bytes) {
+    const Text text = to_text(in, value);
+    in.step(text.bytes.size());
+    for (const char c : text.bytes) {
       const bool safe = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_' ||
                         c == '.' || c == '-' || c == '~' || (c == '/' && slash_is_safe);
       if (c == ' ' && !slash_is_safe) {
@@ -607,13 +611,13 @@ const std::unordered_map<std::string_view, Filter>& filters() {
     };
     t["string"] = t["safe"] = [](Interpreter& in, const Value& v, Args&) -> Value { return to_text(in, v); };
     t["upper"] = [](Interpreter& in, const Value& v, Args&) -> Value {
-      return convert_case(to_text(in, v), Case::upper);
+      return convert_case(in, to_text(in, v), Case::upper);
     };
     t["lower"] = [](Interpreter& in, const Value& v, Args&) -> Value {
-      return convert_case(to_text(in, v), Case::lower);
+      return convert_case(in, to_text(in, v), Case::lower);
     };
     t["capitalize"] = [](Interpreter& in, const Value& v, Args&) -> Value {
-      return convert_case(to_text(in, v), Case::title, Case::lower);
+      return convert_case(in, to_text(in, v), Case::title, Case::lower);
     };
     t["min"] = [](Interpreter& in, const Value& v, Args& a) { return extreme(in, v, a, -1); };
     t["max"] = [](Interpreter& in, const Value& v, Args& a) { return extreme(in, v, a, 1); };

@@ -47,19 +47,20 @@ Value split_method(Interpreter& in, const Value& self, Args& args, bool from_rig
 }
 
 // [start, end) of find(), count() and startswith(), in bytes.
-ByteRange search_range(const Bound& bound, size_t first, std::string_view text) {
+ByteRange search_range(Interpreter& in, const Bound& bound, size_t first, std::string_view text) {
+  if (!bound.has(first) && !bound.has(first + 1)) return {0, static_cast<uint32_t>(text.size())};
+  in.step_bytes(text.size());
   const auto n = static_cast<int64_t>(count_chars(text));
   const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n); };
-  if (!bound.has(first) && !bound.has(first + 1)) return {0, static_cast<uint32_t>(text.size())};
   const int64_t begin = clamp(bound.integer(first, 0)), end = clamp(bound.integer(first + 1, n));
   return {static_cast<uint32_t>(byte_of_char(text, begin)),
           static_cast<uint32_t>(byte_of_char(text, std::max(begin, end)))};
 }
 
-Value affix_method(const Value& self, Args& args, bool at_start) {
+Value affix_method(Interpreter& in, const Value& self, Args& args, bool at_start) {
   const Bound bound("startswith", args, {"prefix", "start", "end"}, 1);
   const std::string_view all = self.text()->bytes;
-  const ByteRange range = search_range(bound, 1, all);
+  const ByteRange range = search_range(in, bound, 1, all);
   const std::string_view text = all.substr(range.begin, range.end - range.begin);
   const auto fits = [&](const Value& affix) {
     if (!affix.defined().text())
@@ -73,10 +74,10 @@ Value affix_method(const Value& self, Args& args, bool at_start) {
   return fits(bound[0]);
 }
 
-Value find_method_impl(const Value& self, Args& args, bool last, bool must) {
+Value find_method_impl(Interpreter& in, const Value& self, Args& args, bool last, bool must) {
   const Bound bound("find", args, {"sub", "start", "end"}, 1);
   const std::string_view all = self.text()->bytes;
-  const ByteRange range = search_range(bound, 1, all);
+  const ByteRange range = search_range(in, bound, 1, all);
   const std::string_view text = all.substr(0, range.end);
   const std::string& wanted = bound.text(0).bytes;
   size_t found = last ? find_last_text(text, wanted) : find_text(text, wanted, range.begin);
@@ -88,10 +89,10 @@ Value find_method_impl(const Value& self, Args& args, bool last, bool must) {
   return count_chars(all.substr(0, found));
 }
 
-Value count_method(Interpreter&, const Value& self, Args& args) {
+Value count_method(Interpreter& in, const Value& self, Args& args) {
   const Bound bound("count", args, {"sub", "start", "end"}, 1);
   const std::string_view all = self.text()->bytes;
-  const ByteRange range = search_range(bound, 1, all);
+  const ByteRange range = search_range(in, bound, 1, all);
   const std::string_view text = all.substr(range.begin, range.end - range.begin);
   const std::string& wanted = bound.text(0).bytes;
   if (wanted.empty()) return count_chars(text) + 1;
@@ -170,7 +171,7 @@ Value every_char(const Value& self, Holds holds) {
   return !text.empty();
 }
 
-Value title_method(Interpreter&, const Value& self, Args&) {
+Value title_method(Interpreter& in, const Value& self, Args&) {
   const Text& text = *self.text();
   TextBuilder out;
   bool in_word = false;
@@ -178,7 +179,7 @@ Value title_method(Interpreter&, const Value& self, Args&) {
     const Utf8Char c = decode_utf8(std::string_view(text.bytes).substr(at));
     const bool cased =
         has_case(c.code, Case::upper) || has_case(c.code, Case::lower) || has_case(c.code, Case::title);
-    out.append(convert_case(text.sub(at, at + c.length), in_word ? Case::lower : Case::title));
+    out.append(convert_case(in, text.sub(at, at + c.length), in_word ? Case::lower : Case::title));
     in_word = cased;
     at += c.length;
   }
@@ -224,7 +225,7 @@ Value expand_tabs(Interpreter& in, const Value& self, Args& args) {
   return out.take();
 }
 
-Value swapcase(Interpreter&, const Value& self, Args&) {
+Value swapcase(Interpreter& in, const Value& self, Args&) {
   const Text& text = *self.text();
   TextBuilder out;
   for (size_t at = 0; at < text.bytes.size();) {
@@ -232,7 +233,7 @@ Value swapcase(Interpreter&, const Value& self, Args&) {
     const Text letter = text.sub(at, at + c.length);
     out.append(has_case(c.code, Case::title)
                    ? letter
-                   : convert_case(letter, has_case(c.code, Case::upper) ? Case::lower : Case::upper));
+                   : convert_case(in, letter, has_case(c.code, Case::upper) ? Case::lower : Case::upper));
     at += c.length;
   }
   return out.take();
@@ -257,12 +258,20 @@ const std::unordered_map<std::string_view, Method>& string_methods() {
       const Bound bound("splitlines", a, {"keepends"});
       return texts(split_lines(in, *s.text(), false, bound.flag(0, false)));
     };
-    t["startswith"] = [](Interpreter&, const Value& s, Args& a) { return affix_method(s, a, true); };
-    t["endswith"] = [](Interpreter&, const Value& s, Args& a) { return affix_method(s, a, false); };
-    t["find"] = [](Interpreter&, const Value& s, Args& a) { return find_method_impl(s, a, false, false); };
-    t["rfind"] = [](Interpreter&, const Value& s, Args& a) { return find_method_impl(s, a, true, false); };
-    t["index"] = [](Interpreter&, const Value& s, Args& a) { return find_method_impl(s, a, false, true); };
-    t["rindex"] = [](Interpreter&, const Value& s, Args& a) { return find_method_impl(s, a, true, true); };
+    t["startswith"] = [](Interpreter& in, const Value& s, Args& a) { return affix_method(in, s, a, true); };
+    t["endswith"] = [](Interpreter& in, const Value& s, Args& a) { return affix_method(in, s, a, false); };
+    t["find"] = [](Interpreter& in, const Value& s, Args& a) {
+      return find_method_impl(in, s, a, false, false);
+    };
+    t["rfind"] = [](Interpreter& in, const Value& s, Args& a) {
+      return find_method_impl(in, s, a, true, false);
+    };
+    t["index"] = [](Interpreter& in, const Value& s, Args& a) {
+      return find_method_impl(in, s, a, false, true);
+    };
+    t["rindex"] = [](Interpreter& in, const Value& s, Args& a) {
+      return find_method_impl(in, s, a, true, true);
+    };
     t["partition"] = [](Interpreter& in, const Value& s, Args& a) {
       return partition_method(in, s, a, false);
     };
@@ -276,21 +285,21 @@ const std::unordered_map<std::string_view, Method>& string_methods() {
     t["center"] = [](Interpreter& in, const Value& s, Args& a) {
       return pad_method(in, s, a, Align::center);
     };
-    t["upper"] = [](Interpreter&, const Value& s, Args& a) -> Value {
+    t["upper"] = [](Interpreter& in, const Value& s, Args& a) -> Value {
       const Bound none("upper", a, {});
-      return convert_case(*s.text(), Case::upper);
+      return convert_case(in, *s.text(), Case::upper);
     };
-    t["lower"] = [](Interpreter&, const Value& s, Args& a) -> Value {
+    t["lower"] = [](Interpreter& in, const Value& s, Args& a) -> Value {
       const Bound none("lower", a, {});
-      return convert_case(*s.text(), Case::lower);
+      return convert_case(in, *s.text(), Case::lower);
     };
-    t["casefold"] = [](Interpreter&, const Value& s, Args& a) -> Value {
+    t["casefold"] = [](Interpreter& in, const Value& s, Args& a) -> Value {
       const Bound none("casefold", a, {});
-      return fold_case(*s.text());
+      return fold_case(in, *s.text());
     };
-    t["capitalize"] = [](Interpreter&, const Value& s, Args& a) -> Value {
+    t["capitalize"] = [](Interpreter& in, const Value& s, Args& a) -> Value {
       const Bound none("capitalize", a, {});
-      return convert_case(*s.text(), Case::title, Case::lower);
+      return convert_case(in, *s.text(), Case::title, Case::lower);
     };
     t["isspace"] = [](Interpreter&, const Value& s, Args&) { return every_char(s, is_python_space); };
     t["isalpha"] = [](Interpreter&, const Value& s, Args&) {
