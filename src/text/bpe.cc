@@ -34,7 +34,10 @@ Merge Bpe::MergeTable::find(int32_t left, int32_t right) const {
 }
 
 Bpe::Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options)
-    : vocabulary_(vocabulary), options_(std::move(options)), merges_(num_merges) {
+    : vocabulary_(vocabulary),
+      options_(std::move(options)),
+      merges_(num_merges),
+      num_ranks_(static_cast<uint32_t>(num_merges)) {
   for (int byte = 0; byte < 256; ++byte) {
     const char raw = static_cast<char>(byte);
     byte_ids_[byte] = vocabulary_.find(options_.byte_level ? spell_bytes(std::string_view(&raw, 1))
@@ -190,7 +193,7 @@ Status Bpe::tokenize_stretch(std::string_view word, std::vector<Token>& out) con
   } else {
     symbols_of_chars(word, symbols);
   }
-  merge_symbols(symbols,
+  merge_symbols(symbols, num_ranks_,
                 [&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
   for (const Symbol& s : symbols) out.push_back({s.id, s.begin, s.end});
   if (symbols.capacity() > 1 << 16) symbols = {};

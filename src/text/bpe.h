@@ -80,6 +80,7 @@ class Bpe : public Model {
   const Vocabulary& vocabulary_;
   Options options_;
   MergeTable merges_;
+  uint32_t num_ranks_;
   StringTable words_;  // byte-level: raw bytes -> id, for ignore_merges
   std::array<int32_t, 256> byte_ids_;
   std::array<int32_t, 128> ascii_ids_;  // of characters that stand alone; -1: no token

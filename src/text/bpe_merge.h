@@ -1,7 +1,7 @@
 #pragma once
 // The loop of byte-pair encoding, for Bpe and ScoredBpe: of all neighbours that may be joined, those of the
-// lowest rank are, and of these the leftmost, until none is left. O(n log n) look-ups and memory linear in
-// the symbols. Long words are joined in windows that stay in the first-level cache.
+// lowest rank are, and of these the leftmost, until none is left. O(n log n) time and memory linear in the
+// symbols. Long words are joined in windows that stay in the first-level cache.
 
 #include <algorithm>
 #include <cstdint>
@@ -49,6 +49,65 @@ void merge_short(std::vector<Symbol>& symbols, const LookUp& look_up) {
   symbols.resize(n);
 }
 
+// The lowest of `count` numbers, a multiple of 8, at a multiple of 16 bytes.
+inline int32_t lowest(const int32_t* numbers, size_t count) {
+  using Four = int32_t __attribute__((vector_size(16)));
+  const auto* const fours = reinterpret_cast<const Four*>(numbers);
+  Four a = fours[0], b = fours[1];
+  for (size_t i = 2; i < count / 4; i += 2) {
+    a = fours[i] < a ? fours[i] : a;
+    b = fours[i + 1] < b ? fours[i + 1] : b;
+  }
+  a = b < a ? b : a;
+  return std::min(std::min(a[0], a[1]), std::min(a[2], a[3]));
+}
+
+// Each pair is a number, its rank above its position, so that the next pair is the lowest one. The lowest of each 16 positions
+// is at hand: a join changes three of these at most.
+inline constexpr int kPositionBits = 10;
+inline constexpr size_t kMiddleWord = size_t{1} << kPositionBits;
+inline constexpr uint32_t kMiddleRanks = (uint32_t{1} << (31 - kPositionBits)) - 1;
+
+template <class LookUp>
+void merge_middle(std::vector<Symbol>& symbols, const LookUp& look_up) {
+  constexpr size_t kBlock = 16;
+  constexpr int32_t kNone = INT32_MAX;
+  constexpr uint16_t kEnd = UINT16_MAX;
+  alignas(16) int32_t pair[kMiddleWord], low[kMiddleWord / kBlock];
+  int32_t result[kMiddleWord];
+  uint16_t next[kMiddleWord], previous[kMiddleWord];
+  const size_t n = symbols.size(), num_blocks = (n + 8 * kBlock - 1) / (8 * kBlock) * 8;
+  const auto look = [&](size_t at) {
+    const Merge merge = next[at] == kEnd ? Merge{kNoRank, -1} : look_up(symbols[at], symbols[next[at]]);
+    pair[at] = merge.rank == kNoRank ? kNone : static_cast<int32_t>(merge.rank << kPositionBits | at);
+    result[at] = merge.id;
+  };
+  const auto refresh = [&](size_t block) { low[block] = lowest(pair + block * kBlock, kBlock); };
+  for (size_t i = 0; i < n; ++i) {
+    next[i] = i + 1 < n ? static_cast<uint16_t>(i + 1) : kEnd;
+    previous[i] = i > 0 ? static_cast<uint16_t>(i - 1) : kEnd;
+    look(i);
+  }
+  std::fill(pair + n, pair + num_blocks * kBlock, kNone);
+  for (size_t block = 0; block < num_blocks; ++block) refresh(block);
+  for (int32_t best; (best = lowest(low, num_blocks)) != kNone;) {
+    const size_t at = static_cast<size_t>(best) % kMiddleWord, right = next[at];
+    symbols[at] = {result[at], symbols[at].begin, symbols[right].end};
+    symbols[right].id = Symbol::kErased;
+    pair[right] = kNone;
+    next[at] = next[right];
+    if (next[at] != kEnd) previous[next[at]] = static_cast<uint16_t>(at);
+    look(at);
+    if (previous[at] != kEnd) {
+      look(previous[at]);
+      refresh(previous[at] / kBlock);
+    }
+    refresh(at / kBlock);
+    refresh(right / kBlock);
+  }
+  std::erase_if(symbols, [](const Symbol& s) { return s.id == Symbol::kErased; });
+}
+
 // The queue holds (rank, position of the left symbol) packed into one integer. A merged symbol lives on as
 // its left part; its right part is erased. An entry whose rank is not that of the pair that stands there now
 // is stale. When two pairs have stood there with one rank, either entry means the pair of now: they have the
@@ -94,9 +153,11 @@ void merge_long(std::vector<Symbol>& symbols, const LookUp& look_up) {
 }
 
 template <class LookUp>
-void merge_whole(std::vector<Symbol>& symbols, const LookUp& look_up) {
+void merge_whole(std::vector<Symbol>& symbols, uint32_t num_ranks, const LookUp& look_up) {
   if (symbols.size() <= kShortWord) {
     merge_short(symbols, look_up);
+  } else if (symbols.size() <= kMiddleWord && num_ranks < kMiddleRanks) {
+    merge_middle(symbols, look_up);
   } else {
     merge_long(symbols, look_up);
   }
@@ -113,12 +174,12 @@ inline constexpr size_t kWindow = 512;     // symbols
 inline constexpr size_t kUncertain = 16;   // tokens at a window's end that the next window finds again
 
 template <class LookUp>
-void merge_in_windows(std::vector<Symbol>& symbols, const LookUp& look_up) {
+void merge_in_windows(std::vector<Symbol>& symbols, uint32_t num_ranks, const LookUp& look_up) {
   const size_t n = symbols.size();
   std::vector<Symbol> out, window, next;
   const auto merge_from = [&](size_t begin, size_t size, std::vector<Symbol>& to) {
     to.assign(symbols.begin() + begin, symbols.begin() + std::min(n, begin + size));
-    merge_whole(to, look_up);
+    merge_whole(to, num_ranks, look_up);
   };
   const auto index_of = [&](const Symbol& token) {
     const auto found = std::lower_bound(symbols.begin(), symbols.end(), token.begin,
@@ -150,13 +211,13 @@ void merge_in_windows(std::vector<Symbol>& symbols, const LookUp& look_up) {
 
 }  // namespace merging
 
-// `look_up(left, right)` is the Merge of two neighbours, its rank kNoRank when they may not be joined.
+// `look_up(left, right)` is the Merge of two neighbours, its rank below `num_ranks`, or kNoRank when they may not be joined.
 template <class LookUp>
-void merge_symbols(std::vector<Symbol>& symbols, const LookUp& look_up) {
-  if (symbols.size() <= 2 * merging::kWindow) {
-    merging::merge_whole(symbols, look_up);
+void merge_symbols(std::vector<Symbol>& symbols, uint32_t num_ranks, const LookUp& look_up) {
+  if (symbols.size() <= merging::kMiddleWord) {
+    merging::merge_whole(symbols, num_ranks, look_up);
   } else {
-    merging::merge_in_windows(symbols, look_up);
+    merging::merge_in_windows(symbols, num_ranks, look_up);
   }
 }
 

@@ -112,7 +112,11 @@ class Reader {
   void skip_space() {
     if (at_ < text_.size() && static_cast<uint8_t>(text_[at_]) > ' ') return;
     if (at_ < text_.size() && text_[at_] == '\n') ++at_;
-    while (at_ + 8 <= text_.size() && eight(at_) == 0x2020202020202020) at_ += 8;
+    while (at_ + 8 <= text_.size()) {
+      const uint64_t others = eight(at_) ^ 0x2020202020202020;
+      at_ += others == 0 ? 8 : static_cast<size_t>(std::countr_zero(others)) / 8;
+      if (others != 0) break;
+    }
     while (at_ < text_.size() &&
            (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) {
       ++at_;
@@ -233,16 +237,15 @@ std::optional<std::string_view> kept_string(Reader& reader, std::string& buffer,
   return decoded.emplace_back(buffer);
 }
 
-size_t count_quotes(std::string_view list) {
-  return static_cast<size_t>(std::count(list.begin(), list.end(), '"'));
-}
+// Room for the elements of a list as files of large vocabularies are written: at least so many bytes each.
+constexpr size_t kBytesOfElement = 24;
 
 }  // namespace
 
 Result<ListedIds> read_ids(std::string_view list, std::deque<std::string>& decoded) {
   constexpr const char* name = "model.vocab";
   ListedIds ids;
-  ids.reserve(count_quotes(list) / 2);
+  ids.reserve(list.size() / kBytesOfElement);
   Reader reader(list);
   std::string buffer;
   HR_RETURN_IF_ERROR(read_list(reader, name, '{', '}', [&]() -> Status {
@@ -260,7 +263,7 @@ Result<ListedIds> read_ids(std::string_view list, std::deque<std::string>& decod
 Result<ListedScores> read_scores(std::string_view list, std::deque<std::string>& decoded) {
   constexpr const char* name = "model.vocab";
   ListedScores scores;
-  scores.reserve(count_quotes(list) / 2);
+  scores.reserve(list.size() / kBytesOfElement);
   Reader reader(list);
   std::string buffer;
   HR_RETURN_IF_ERROR(read_list(reader, name, '[', ']', [&]() -> Status {
@@ -278,7 +281,7 @@ Result<ListedScores> read_scores(std::string_view list, std::deque<std::string>&
 Result<Merges> read_merges(std::string_view list, std::deque<std::string>& decoded) {
   constexpr const char* name = "model.merges";
   Merges merges;
-  merges.reserve(count_quotes(list) / 4);
+  merges.reserve(list.size() / kBytesOfElement);
   Reader reader(list);
   std::string buffer;
   const auto string = [&] { return kept_string(reader, buffer, decoded); };

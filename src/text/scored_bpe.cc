@@ -94,7 +94,7 @@ Status ScoredBpe::join(std::string_view text, uint32_t begin, uint32_t end, std:
     symbols.push_back({byte < 128 ? ascii_ids_[byte] : find(text.substr(at, next - at)), at, next});
     at = next;
   }
-  merge_symbols(symbols, [&](const Symbol& left, const Symbol& right) {
+  merge_symbols(symbols, static_cast<uint32_t>(rank_.size()), [&](const Symbol& left, const Symbol& right) {
     const int32_t id = find(text.substr(left.begin, right.end - left.begin));
     return Merge{id >= 0 ? rank_[id] : kNoRank, id};
   });

@@ -16,9 +16,9 @@ class Stretches {
   // A token that joining may make. All are added before the first end().
   void add(std::string_view token) {
     if (token.empty()) return;
-    Utf8Char last = decode_utf8(token);
+    Utf8Char last = first_of(token);
     for (size_t at = last.length; at < token.size(); at += last.length) {
-      const Utf8Char next = decode_utf8(token.substr(at));
+      const Utf8Char next = first_of(token.substr(at));
       const uint32_t bit = bit_of(last.code, next.code);
       bits_[bit / 64] |= uint64_t{1} << bit % 64;
       last = next;
@@ -27,10 +27,10 @@ class Stretches {
 
   // The end of the stretch that begins at `begin`, which is below the text's size.
   size_t end(std::string_view text, size_t begin) const {
-    Utf8Char last = decode_utf8(text.substr(begin));
+    Utf8Char last = first_of(text.substr(begin));
     size_t at = begin + last.length;
     while (at < text.size()) {
-      const Utf8Char next = decode_utf8(text.substr(at));
+      const Utf8Char next = first_of(text.substr(at));
       const uint32_t bit = bit_of(last.code, next.code);
       if (!(bits_[bit / 64] >> bit % 64 & 1)) break;
       at += next.length;
@@ -40,6 +40,11 @@ class Stretches {
   }
 
  private:
+  static Utf8Char first_of(std::string_view text) {
+    const auto byte = static_cast<uint8_t>(text[0]);
+    return byte < 0x80 ? Utf8Char{byte, 1, Utf8State::valid} : decode_utf8(text);
+  }
+
   // Pairs share bits: then a stretch is longer than it need be.
   static constexpr int kLogBits = 21;  // 256 KiB
   static uint32_t bit_of(char32_t a, char32_t b) {
