@@ -23,7 +23,11 @@ struct SourceTensor {
   std::vector<int64_t> shape;  // outermost first: a linear's weight is [out_features, in_features]
   uint64_t bytes = 0;
 
-  int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
+  // Slices of the outermost dimension that are whole blocks: the elements of a vector, but a vector of blocks is one row.
+  int64_t rows() const {
+    if (shape.empty()) return 1;
+    return shape.size() == 1 && format_info(format).block_elements > 1 ? 1 : shape[0];
+  }
   uint64_t row_bytes() const { return rows() == 0 ? 0 : bytes / static_cast<uint64_t>(rows()); }
 };
 
@@ -42,9 +46,8 @@ class ModelSource {
   virtual std::span<const SourceTensor> tensors() const = 0;
   virtual const SourceTensor* find(std::string_view name) const = 0;
 
-  // The raw bytes of rows [begin, end) of `tensor`: slices of its outermost dimension, each of whole blocks. Valid until the
-  // source is destroyed, or, where the source generates them in `scratch` (dummy weights), until that is used again.
-  // Thread-safe for different scratch vectors.
+  // The raw bytes of rows [begin, end) of `tensor`. Valid until the source is destroyed, or, where the source generates them in
+  // `scratch` (dummy weights), until that is used again. Thread-safe for different scratch vectors.
   virtual Result<std::span<const std::byte>> rows(const SourceTensor& tensor, int64_t begin, int64_t end,
                                                   std::vector<std::byte>& scratch) const = 0;
   Result<std::span<const std::byte>> bytes(const SourceTensor& tensor, std::vector<std::byte>& scratch) const {

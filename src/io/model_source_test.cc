@@ -106,6 +106,18 @@ TEST_F(ModelSourceTest, AnUnknownArchitectureIsNamedWithThoseThatAreKnown) {
       << source.error().message();
 }
 
+TEST(SourceTensor, RowsAreWholeBlocksAndMakeUpTheTensor) {
+  const SourceTensor tensors[] = {{.name = "matrix", .format = Format::q8_0, .shape = {3, 64}, .bytes = 204},
+                                  {.name = "vector", .format = Format::f32, .shape = {64}, .bytes = 256},
+                                  {.name = "vector of blocks", .format = Format::q8_0, .shape = {64}, .bytes = 68},
+                                  {.name = "scalar", .format = Format::bf16, .shape = {}, .bytes = 2},
+                                  {.name = "nothing", .format = Format::f32, .shape = {0, 4}, .bytes = 0}};
+  for (const SourceTensor& tensor : tensors) {
+    EXPECT_EQ(static_cast<uint64_t>(tensor.rows()) * tensor.row_bytes(), tensor.bytes) << tensor.name;
+    EXPECT_EQ(tensor.row_bytes() % static_cast<uint64_t>(format_info(tensor.format).block_bytes), 0u) << tensor.name;
+  }
+}
+
 TEST_F(ModelSourceTest, AnyShardOfASplitGgufFileOpensAll) {
   // Shards written by the `gguf` package: five tensors, each filled with its own number.
   constexpr std::string_view kNames[] = {"model.embed_tokens.weight", "model.norm.weight",
