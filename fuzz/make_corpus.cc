@@ -249,7 +249,14 @@ void make_tokenizer_json(const fs::path& folder) {
       R"({"model":{"type":"WordLevel","vocab":{"[UNK]":0,"a":1},"unk_token":"[UNK]"},"pre_tokenizer":{"type":"Sequence",)"
       R"("pretokenizers":[{"type":"Punctuation"},{"type":"Digits"},{"type":"Whitespace"}]},"post_processor":)"
       R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"x"}}],"pair":[],)"
-      R"("special_tokens":{"x":{"ids":[1]}}}})"};
+      R"("special_tokens":{"x":{"ids":[1]}}}})",
+      "{" + bpe +
+          R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"Nmt"},{"type":"Replace","pattern":{"Regex":" +"},"content":"_"},)"
+          R"({"type":"ByteLevel"}]},"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"UnicodeScripts"},)"
+          R"({"type":"FixedLength","length":3},{"type":"ByteLevel"}]},"decoder":{"type":"Sequence","decoders":[{"type":"CTC"},)"
+          R"({"type":"Replace","pattern":{"Regex":"_"},"content":" "}]},"truncation":{"max_length":4,"stride":1,)"
+          R"("strategy":"OnlyFirst","direction":"Left"},"padding":{"strategy":{"Fixed":6},"pad_to_multiple_of":4,)"
+          R"("direction":"Left","pad_id":3,"pad_type_id":0,"pad_token":"<unk>"}})"};
   for (size_t i = 0; i < files.size(); ++i) write(folder / fmt::format("{}.json", i), files[i]);
 }
 

@@ -305,7 +305,7 @@ Status read_pre_tokenizer(const json& component, bool spells, PreTokenizers& ste
   } else if (type == "UnicodeScripts") {
     steps.push_back(split_scripts());
   } else if (type == "FixedLength") {
-    const auto length = component.value("length", size_t{5});
+    const auto length = whole(component, "length", size_t{5});
     if (length == 0) return make_status(Code::malformed, "tokenizer.json: FixedLength: want a length above 0");
     steps.push_back(split_fixed_length(length));
   } else {
@@ -435,7 +435,7 @@ Result<Side> read_side(const json& component) {
 }
 
 Result<size_t> read_length(const json& value, const char* name) {
-  const auto length = value.get<int64_t>();
+  const auto length = whole<int64_t>(value);
   if (length < 0 || length > static_cast<int64_t>(Padding::kMaxLength)) {
     return error(Code::malformed, "tokenizer.json: padding: {}: want 0 to {}, got {}", name, Padding::kMaxLength, length);
   }
@@ -443,7 +443,7 @@ Result<size_t> read_length(const json& value, const char* name) {
 }
 
 Result<Truncation> read_truncation(const json& component) {
-  Truncation rule{.max_length = component.at("max_length").get<size_t>(), .stride = component.value("stride", size_t{0})};
+  Truncation rule{.max_length = whole<size_t>(component.at("max_length")), .stride = whole(component, "stride", size_t{0})};
   const std::string strategy = component.value("strategy", "LongestFirst");
   if (strategy == "OnlyFirst") {
     rule.strategy = Truncation::Strategy::only_first;
@@ -457,7 +457,7 @@ Result<Truncation> read_truncation(const json& component) {
 }
 
 Result<Padding> read_padding(const json& component) {
-  Padding rule{.id = component.value("pad_id", 0)};
+  Padding rule{.id = whole(component, "pad_id", 0)};
   const json& strategy = component.at("strategy");
   if (strategy.is_object()) {
     HR_ASSIGN_OR_RETURN(rule.fixed, read_length(strategy.at("Fixed"), "Fixed"));

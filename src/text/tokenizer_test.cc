@@ -158,6 +158,13 @@ TEST(TokenizerJson, ReportsWhatIsWrongWithTheFile) {
                                id)),
               Code::malformed);
   }
+  for (const char* rule : {R"("truncation": {"max_length": 1e30})", R"("truncation": {"max_length": 8, "stride": -1})",
+                           R"("padding": {"strategy": "BatchLongest", "pad_id": 1e30})",
+                           R"("padding": {"strategy": {"Fixed": 1e30}})",
+                           R"("pre_tokenizer": {"type": "FixedLength", "length": -2.5})"}) {
+    EXPECT_EQ(code(fmt::format(R"({{"model": {{"type": "WordLevel", "vocab": {{"a": 0}}}}, {}}})", rule)), Code::malformed)
+        << rule;
+  }
   // A frame for one text that asks for a second one.
   for (const char* text : {"B", "@"}) {
     EXPECT_EQ(code(fmt::format(
