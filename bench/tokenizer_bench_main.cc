@@ -1,5 +1,5 @@
 // tokenizer_bench TOKENIZER TEXT [THREADS]: how fast a tokenizer.json loads, encodes the lines of TEXT and decodes them again,
-// and how long one word of 1 MB takes. One JSON object on standard output. bench/tokenizers.py runs it beside its peers.
+// and how long one word of 1 MB takes. One JSON object on standard output. bench/tokenizer_peers.py runs it beside its peers.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 """Times tokenizer_bench beside the libraries `tokenizers` (one thread, as TOKENIZERS_PARALLELISM=false has it) and, for byte-level
 vocabularies without merges of their own, `tiktoken`: the same text, turn by turn in one run, medians.
 
-usage: tokenizers.py TOKENIZER_BENCH TOKENIZER_JSON... [--rounds N] [--tiktoken NAME]
+usage: tokenizer_peers.py TOKENIZER_BENCH TOKENIZER_JSON... [--rounds N] [--tiktoken NAME]
 A file may be gzipped. NAME: part of the path of the file that tiktoken can run (llama3). (needs: pip install tokenizers tiktoken)
 """
 import argparse
