@@ -3,6 +3,7 @@
 transformers configures it, makes of the templates beside the first file, and of many small ones.
 
 usage: make_chat_template_goldens.py OUTPUT      (needs: pip install transformers jinja2)
+The small ones are in tools/jinja: expressions.txt has one a line, each of which is printed; templates.json whole templates.
 """
 import datetime
 import json
@@ -11,7 +12,6 @@ import sys
 
 import jinja2
 import transformers
-from jinja_expressions import EXPRESSIONS, VARIABLES
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -125,11 +125,19 @@ def chat_templates():
     return {"reference": REFERENCE, "variables": variables, "templates": templates}
 
 
+def small_templates():
+    """Their sources, and the variables that they see."""
+    folder = ROOT / "tools/jinja"
+    printed = ["{{ " + line + " }}" for line in (folder / "expressions.txt").read_text().split("\n")[:-1]]
+    return printed + json.loads((folder / "templates.json").read_text()), json.loads((folder / "variables.json").read_text())
+
+
 def expressions():
-    rows = [[source, render(source, VARIABLES)] for source in EXPRESSIONS]
+    sources, variables = small_templates()
+    rows = [[source, render(source, variables)] for source in sources]
     # Addresses of objects are nobody's to copy.
     rows = [row for row in rows if " at 0x" not in row[1].get("text", "")]
-    return {"reference": REFERENCE, "variables": VARIABLES, "rows": rows}
+    return {"reference": REFERENCE, "variables": variables, "rows": rows}
 
 
 def write(path, golden):
