@@ -4,13 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "testing/golden.h"
+#include "testing/golden_json.h"
 #include "text/stream_decoder.h"
 #include "text/utf8.h"
 
@@ -27,8 +26,7 @@ struct Row {
 class Streams : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    std::ifstream file(testing::golden_path("streams.json"));
-    const auto golden = nlohmann::json::parse(file);
+    const auto golden = testing::golden_json("streams.json");
     for (const auto& [name, vocabulary] : golden.at("vocabularies").items()) {
       auto tokenizer = Tokenizer::from_tokenizer_json(vocabulary.at("tokenizer").dump());
       ASSERT_TRUE(tokenizer.has_value()) << name << ": " << tokenizer.error().to_string();

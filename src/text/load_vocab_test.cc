@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "testing/golden.h"
+#include "testing/golden_json.h"
 #include "text/tokenizer.h"
 
 namespace headrace::text {
@@ -55,10 +54,7 @@ Result<std::unique_ptr<Tokenizer>> open(const json& row) {
   return Tokenizer::from_vocab(spec_of(row));
 }
 
-json golden_rows() {
-  std::ifstream file(testing::golden_path("gguf_vocabularies.json"));
-  return json::parse(file);
-}
+json golden_rows() { return testing::golden_json("gguf_vocabularies.json"); }
 
 VocabSpec golden_spec(std::string_view name) {
   for (const json& row : golden_rows()) {

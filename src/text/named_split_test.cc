@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "testing/golden.h"
+#include "testing/golden_json.h"
 
 namespace headrace::text {
 namespace {
@@ -27,8 +26,7 @@ std::vector<std::string> words_of(const NamedSplit& split, std::string_view text
 
 // Golden: the words of the Python package that the file names, given the same regular expressions.
 TEST(NamedSplit, CutsWhereTheLibraryCuts) {
-  std::ifstream file(testing::golden_path("named_splits.json"));
-  const auto golden = nlohmann::json::parse(file);
+  const auto golden = testing::golden_json("named_splits.json");
   ASSERT_GE(golden.at("rows").size(), 10u);
   for (const auto& row : golden.at("rows")) {
     const auto split = split_named(row.at(0).get<std::string>());

@@ -3,20 +3,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "testing/golden.h"
+#include "testing/golden_json.h"
 #include "text/utf8.h"
 
 namespace headrace::text {
 namespace {
-
-nlohmann::json golden(const char* name) {
-  std::ifstream file(testing::golden_path(name));
-  return nlohmann::json::parse(file).at("rows");
-}
 
 // Golden: how many of all code points each class matches in the Python package that the file names, and a digest of them.
 TEST(Regex, ClassesHaveTheCodePointsOfTheLibrary) {
@@ -24,7 +18,8 @@ TEST(Regex, ClassesHaveTheCodePointsOfTheLibrary) {
   for (char32_t code = 0; code <= 0x10FFFF; ++code) {
     if (code < 0xD800 || code >= 0xE000) append_utf8(text, code);
   }
-  for (const auto& row : golden("regex_classes.json")) {
+  const auto golden = testing::golden_json("regex_classes.json");
+  for (const auto& row : golden.at("rows")) {
     SCOPED_TRACE(row.at(0).dump());
     const auto regex = Regex::compile(row.at(0).get<std::string>());
     ASSERT_TRUE(regex.has_value()) << regex.error().to_string();

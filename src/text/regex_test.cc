@@ -2,24 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "testing/golden.h"
+#include "testing/golden_json.h"
 #include "text/pre_tokenizer.h"
 
 namespace headrace::text {
 namespace {
 
-nlohmann::json golden(const char* name) {
-  std::ifstream file(testing::golden_path(name));
-  return nlohmann::json::parse(file).at("rows");
-}
-
 // Golden: the words between and in the matches, of the Python package that the file names; null for what it refuses.
 TEST(Regex, ReadsTheSyntaxOfTheLibrary) {
-  for (const auto& row : golden("regex_syntax.json")) {
+  const auto golden = testing::golden_json("regex_syntax.json");
+  for (const auto& row : golden.at("rows")) {
     SCOPED_TRACE(row.at(0).dump());
     const auto split = split_by_regex(row.at(0).get<std::string>(), SplitBehavior::isolated, false);
     ASSERT_EQ(split.has_value(), !row.at(1).is_null()) << (split ? "" : split.error().to_string());

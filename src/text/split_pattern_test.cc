@@ -1,9 +1,8 @@
-#include "testing/golden.h"
+#include "testing/golden_json.h"
 #include "text/split_pattern.h"
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -29,8 +28,7 @@ std::vector<std::string> split(SplitPattern pattern, const std::string& text) {
 
 // Golden: Split(Regex(pattern), "isolated") of the Python package that the file names.
 TEST(SplitPattern, CutsWhereTheRegularExpressionCuts) {
-  std::ifstream file(testing::golden_path("split_patterns.json"));
-  const auto golden = nlohmann::json::parse(file);
+  const auto golden = testing::golden_json("split_patterns.json");
   ASSERT_GT(golden.at("rows").size(), 900u);
   for (const auto& row : golden.at("rows")) {
     const auto words = row.at(1).get<std::vector<std::string>>();

@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "testing/golden.h"
+#include "testing/golden_json.h"
 #include "text/byte_alphabet.h"
 
 namespace headrace::text {
@@ -178,8 +177,7 @@ TEST(TokenizerJson, ReportsWhatIsWrongWithTheFile) {
 // Golden: each tokenizer and what the Python package that the file names makes of each text, null where it refuses. Offsets of
 // ids that the post-processor or padding adds are null.
 TEST(TokenizerJson, DoesWhatTheLibraryDoesWithEachComponent) {
-  std::ifstream file(testing::golden_path("tokenizer_components.json"));
-  const auto golden = nlohmann::json::parse(file);
+  const auto golden = testing::golden_json("tokenizer_components.json");
   ASSERT_GE(golden.at("rows").size(), 27u);
   for (const auto& row : golden.at("rows")) {
     const auto tokenizer = Tokenizer::from_tokenizer_json(row.at(1).dump());
