@@ -14,10 +14,8 @@ namespace {
 
 Result<std::unique_ptr<text::Tokenizer>> from_text_file(const std::string& path) {
   HR_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
-  const auto bytes = file.bytes();
-  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  auto tokenizer = path.ends_with(".model") ? text::Tokenizer::from_sentencepiece(all)
-                                            : text::Tokenizer::from_tokenizer_json(all);
+  auto tokenizer = path.ends_with(".model") ? text::Tokenizer::from_sentencepiece(file.text())
+                                            : text::Tokenizer::from_tokenizer_json(file.text());
   if (!tokenizer) return tl::unexpected(tokenizer.error().with_context(path));
   return tokenizer;
 }

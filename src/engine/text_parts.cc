@@ -1,11 +1,10 @@
 #include "engine/text_parts.h"
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "engine/vocab_spec.h"
+#include "io/mapped_file.h"
 #include "io/model_source.h"
 
 namespace headrace::engine {
@@ -17,15 +16,6 @@ using Json = nlohmann::json;
 // The names that transformers hands to a template, beside the lists of further tokens.
 constexpr const char* kSpecialTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                           "pad_token", "cls_token", "mask_token"};
-
-// The whole of a small text file. Errors: not_found.
-Result<std::string> read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return error(Code::not_found, "{}: cannot be read", path.string());
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 fs::path folder_of(const io::ModelSource& source) {
   const fs::path path(source.path());
@@ -50,7 +40,7 @@ Result<TextParts> from_metadata(io::VocabMetadata vocab) {
 
 // An object, empty where the file is missing.
 Result<Json> read_object(const fs::path& path) {
-  const auto text = read_text(path);
+  const auto text = io::read_file(path);
   if (!text) return Json::object();
   Json json = Json::parse(*text, nullptr, false);
   if (!json.is_object()) return error(Code::malformed, "{}: not a JSON object", path.string());
@@ -91,7 +81,7 @@ Result<TextParts> from_folder(const fs::path& folder) {
   TextParts parts;
   const fs::path tokenizer = folder / "tokenizer.json", config_path = folder / "tokenizer_config.json",
                  template_path = folder / "chat_template.jinja", map_path = folder / "special_tokens_map.json";
-  const auto json = read_text(tokenizer);
+  const auto json = io::read_file(tokenizer);
   if (!json) {
     std::error_code ignored;
     if (!fs::exists(folder / "tokenizer.model", ignored)) return parts;
@@ -110,7 +100,7 @@ Result<TextParts> from_folder(const fs::path& folder) {
 
   HR_ASSIGN_OR_RETURN(std::string source, template_of(config, config_path));
   fs::path source_path = config_path;
-  if (auto separate = read_text(template_path)) {
+  if (auto separate = io::read_file(template_path)) {
     source = std::move(*separate);
     source_path = template_path;
   }

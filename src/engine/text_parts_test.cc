@@ -139,7 +139,7 @@ TEST_P(ChatFolder, FilesThatSaySomethingElseAreRefusedByNameAndKey) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, ChatFolder, ::testing::Values("own_file", "named_list"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace headrace::engine

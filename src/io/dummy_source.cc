@@ -126,9 +126,8 @@ Result<std::unique_ptr<ModelSource>> ModelSource::open_dummy(const std::string& 
   const bool folder = std::filesystem::is_directory(path, ignored);
   const std::string file_path = folder ? (std::filesystem::path(path) / "config.json").string() : path;
   HR_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(file_path));
-  const std::string_view json(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   auto source = std::make_unique<DummySource>(path, seed, format);
-  if (Status status = source->load(json); !status.ok())
+  if (Status status = source->load(file.text()); !status.ok())
     return tl::unexpected<Status>(status.with_context(file_path));
   return source;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "io/mapped_file.h"
 #include "io/safetensors.h"
 #include "io/sentence_config.h"
 #include "io/shown_name.h"
@@ -20,11 +21,6 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxIndexBytes = size_t{32} << 20;
 constexpr size_t kMaxShards = 9999;
-
-Result<std::string> read_text(const std::string& path) {
-  HR_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-}
 
 Status check_shard_name(std::string_view name) {
   const bool plain = name.find_first_of(std::string_view("/\\\0", 3)) == name.npos && !name.starts_with('.');
@@ -58,7 +54,7 @@ std::string lift_tensor_name(const std::string& name) {
 // generation_config.json often knows more ids that end an answer than config.json does (end of turn beside end of text): both count.
 Status add_generation_config(const std::string& path, ConfigMap& config) {
   constexpr const char* kKey = "eos_token_id";
-  HR_ASSIGN_OR_RETURN(const std::string json, read_text(path));
+  HR_ASSIGN_OR_RETURN(const std::string json, read_file(path));
   HR_ASSIGN_OR_RETURN(const ConfigMap generation, ConfigMap::from_json(json));
   std::vector<int64_t> ids;
   for (const ConfigMap* map : {static_cast<const ConfigMap*>(&config), &generation}) {
@@ -85,7 +81,7 @@ class HfSource : public IndexedSource {
   explicit HfSource(std::string folder) : folder_(std::move(folder)) {}
 
   Status load() {
-    HR_ASSIGN_OR_RETURN(const std::string json, read_text(join("config.json")));
+    HR_ASSIGN_OR_RETURN(const std::string json, read_file(join("config.json")));
     Result<ConfigMap> config = ConfigMap::from_json(json);
     if (!config) return config.error().with_context(join("config.json"));
     config_ = std::move(*config);
@@ -144,7 +140,7 @@ class HfSource : public IndexedSource {
   Result<std::vector<std::string>> shard_names(std::map<std::string, std::string>& index) const {
     constexpr std::string_view kWhole = "model.safetensors", kIndex = "model.safetensors.index.json";
     if (has(kIndex)) {
-      HR_ASSIGN_OR_RETURN(const std::string json, read_text(join(kIndex)));
+      HR_ASSIGN_OR_RETURN(const std::string json, read_file(join(kIndex)));
       Result<std::map<std::string, std::string>> parsed = parse_shard_index(json);
       if (!parsed) return tl::unexpected<Status>(parsed.error().with_context(join(kIndex)));
       index = std::move(*parsed);

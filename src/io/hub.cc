@@ -78,7 +78,7 @@ Result<std::string> only_gguf(const std::string& repo, const std::vector<std::st
 Result<std::vector<std::string>> indexed_shards(const std::string& folder, const std::vector<std::string>* files) {
   const std::string path = folder + "/" + std::string(kIndex);
   HR_ASSIGN_OR_RETURN(const MappedFile index, MappedFile::open(path));
-  const auto map = parse_shard_index({reinterpret_cast<const char*>(index.bytes().data()), index.bytes().size()});
+  const auto map = parse_shard_index(index.text());
   if (!map) return tl::unexpected(map.error().with_context(path));
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : *map) shards.insert(shard);

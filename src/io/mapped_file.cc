@@ -62,6 +62,11 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+Result<std::string> read_file(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  return std::string(file.text());
+}
+
 void MappedFile::drop(uint64_t offset, uint64_t bytes) const {
   if (offset >= size_) return;
   const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));

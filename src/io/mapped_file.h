@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
@@ -24,6 +25,7 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   // Lets the pages that lie wholly inside [offset, offset + bytes) leave memory; they come back from the file
   // when they are read again. Ranges outside the file are ignored.
   void drop(uint64_t offset, uint64_t bytes) const;
@@ -32,5 +34,8 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// The whole of a file, copied. Errors: those of open().
+Result<std::string> read_file(const std::string& path);
 
 }  // namespace headrace::io

@@ -28,7 +28,7 @@ Result<std::string> read_small(const fs::path& path) {
   if (file.bytes().size() > kMaxBytes) {
     return error(Code::malformed, "a file of {} bytes; want at most {}", file.bytes().size(), kMaxBytes);
   }
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  return std::string(file.text());
 }
 
 Result<std::vector<Module>> parse_modules(std::string_view text) {
