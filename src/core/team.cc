@@ -18,20 +18,17 @@ inline void pause() {
 
 }  // namespace
 
-void Team::barrier() {
+void Team::release(uint32_t generation) {
   TeamState& state = *state_;
-  if (state.size == 1) {
-    state.next_tile.store(0, std::memory_order_relaxed);
-    return;
-  }
-  const uint32_t generation = state.generation.load(std::memory_order_acquire);
-  if (state.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == state.size) {
-    state.arrived.store(0, std::memory_order_relaxed);
-    state.next_tile.store(0, std::memory_order_relaxed);
-    state.generation.store(generation + 1, std::memory_order_release);
-    state.generation.notify_all();
-    return;
-  }
+  state.arrived.store(0, std::memory_order_relaxed);
+  state.next_tile.store(0, std::memory_order_relaxed);
+  if (state.size == 1) return;
+  state.generation.store(generation + 1, std::memory_order_release);
+  state.generation.notify_all();
+}
+
+void Team::wait(uint32_t generation) {
+  TeamState& state = *state_;
   for (int spin = 0; spin < kSpins; ++spin) {
     if (state.generation.load(std::memory_order_acquire) != generation) return;
     pause();

@@ -24,7 +24,20 @@ class Team {
   int size() const { return state_->size; }
 
   // Waits until every member has arrived; what they wrote before is visible after. Restarts the tile counter.
-  void barrier();
+  void barrier() {
+    barrier([] {});
+  }
+  // The same, and the last member to arrive runs `serial` while the others wait: work too small to share costs no second wait.
+  template <class F>
+  void barrier(F&& serial) {
+    const uint32_t generation = state_->generation.load(std::memory_order_acquire);
+    if (state_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == state_->size) {
+      serial();
+      release(generation);
+    } else {
+      wait(generation);
+    }
+  }
 
   // The next unclaimed tile in [0, count), or -1 when all are taken. Tiles come in rising order. Valid once between
   // two barriers: the executor places one before and after every kernel.
@@ -45,6 +58,9 @@ class Team {
   }
 
  private:
+  void release(uint32_t generation);  // by the last to arrive
+  void wait(uint32_t generation);     // by the others
+
   TeamState* state_;
   int rank_;
 };

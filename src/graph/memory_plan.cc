@@ -13,18 +13,20 @@ namespace {
 
 int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
-// Bytes that are needed from node `first` to node `last`, both included.
+// Bytes that are needed from stage `first` to stage `last`, both included.
 struct Storage {
   int64_t bytes = 0;
-  NodeId first = 0;
-  NodeId last = 0;
+  int32_t first = 0;
+  int32_t last = 0;
   int64_t offset = 0;
   bool overlaps(const Storage& other) const { return first <= other.last && other.first <= last; }
 };
 
 class Planner {
  public:
-  Planner(const Graph& graph, const Bindings& bucket) : graph_(graph), bytes_(graph.values.size(), 0) {
+  // `stage` has one entry a node and one behind the last.
+  Planner(const Graph& graph, const Bindings& bucket, std::vector<int32_t> stage)
+      : graph_(graph), stage_(std::move(stage)), bytes_(graph.values.size(), 0) {
     storage_of_.resize(graph.values.size());
     std::iota(storage_of_.begin(), storage_of_.end(), 0);
     for (size_t id = 0; id < graph.values.size(); ++id) {
@@ -113,17 +115,16 @@ class Planner {
     index_of_scratch_.assign(graph_.nodes.size(), kNone);
     for (size_t index = 0; index < graph_.nodes.size(); ++index) {
       const Node& node = graph_.nodes[index];
-      const auto id = static_cast<NodeId>(index);
       if (node.dead) continue;
       for (const ValueId output : node.outputs) {
         if (!node.op->effects.view) naive_bytes_ += bytes_[output];
         if (storage_of_[output] != output) continue;
         index_of_value_[output] = static_cast<int32_t>(storages_.size());
-        storages_.push_back({bytes_[output], id, last_[output], 0});
+        storages_.push_back({bytes_[output], stage_[index], stage_[last_[output]], 0});
       }
       if (scratch_bytes[index] > 0) {
         index_of_scratch_[index] = static_cast<int32_t>(storages_.size());
-        storages_.push_back({aligned(scratch_bytes[index]), id, id, 0});
+        storages_.push_back({aligned(scratch_bytes[index]), stage_[index], stage_[index], 0});
         naive_bytes_ += storages_.back().bytes;
       }
     }
@@ -189,6 +190,7 @@ class Planner {
   }
 
   const Graph& graph_;
+  std::vector<int32_t> stage_;        // by node
   std::vector<int64_t> bytes_;        // by value, aligned
   std::vector<ValueId> storage_of_;   // by value
   std::vector<NodeId> last_;          // by storage
@@ -199,9 +201,17 @@ class Planner {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::vector<int64_t>& scratch_bytes) {
+MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::vector<int64_t>& scratch_bytes,
+                       const std::vector<int32_t>& stage_of_node) {
   CHECK(scratch_bytes.size() == graph.nodes.size());
-  return Planner(graph, bucket).plan(scratch_bytes);
+  CHECK(stage_of_node.empty() || stage_of_node.size() == graph.nodes.size());
+  std::vector<int32_t> stage = stage_of_node;
+  if (stage.empty()) {
+    stage.resize(graph.nodes.size());
+    std::iota(stage.begin(), stage.end(), 0);
+  }
+  stage.push_back(stage.empty() ? 0 : stage.back() + 1);
+  return Planner(graph, bucket, std::move(stage)).plan(scratch_bytes);
 }
 
 }  // namespace headrace

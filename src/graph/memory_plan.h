@@ -16,12 +16,15 @@ struct MemoryPlan {
   std::vector<ValueId> storage_of;      // by value id: whose storage it uses (itself, a view's base, an in-place input)
   std::vector<int64_t> scratch_offset;  // by node id; -1: none
   int64_t arena_bytes = 0;              // the planned peak
-  int64_t live_set_bound = 0;           // the largest sum of bytes alive at one node: no plan can be smaller
+  int64_t live_set_bound = 0;           // the largest sum of bytes alive in one stage: no plan can be smaller
   int64_t naive_bytes = 0;              // every value and scratch in a place of its own
 };
 
 // `scratch_bytes[node]`: what the selected kernel of each node needs under these bindings. In-place pairs of ops are used
 // where the input dies at that node; views share their base's storage and keep it alive. Inputs are never overwritten.
-MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::vector<int64_t>& scratch_bytes);
+// `stage_of_node` (empty: each node alone) rises along the nodes; nodes of one stage may run at once, so that no storage passes
+// from one value to another inside a stage but in place.
+MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::vector<int64_t>& scratch_bytes,
+                       const std::vector<int32_t>& stage_of_node = {});
 
 }  // namespace headrace

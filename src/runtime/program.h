@@ -26,8 +26,8 @@ class Program {
   const std::vector<const Kernel*>& kernels() const { return kernels_; }  // by node id; null for views
   std::vector<WeightRequest> weight_requests() const;
 
-  // The plan of a bucket: made at the first call, kept. The reference lives as long as the program.
-  const MemoryPlan& plan_for(const Bindings& bucket);
+  // The memory plan of a bucket: made at the first call, kept. The reference lives as long as the program.
+  const MemoryPlan& plan_for(const Bindings& bucket) { return bucket_plan(bucket).memory; }
 
   // Binds what lives from step to step. Call once, before run().
   Status bind_weights(const WeightStore& store);
@@ -36,7 +36,8 @@ class Program {
 
   // Runs every node on the queue's team. `inputs[value]` holds the data of each input value; `sizes` the symbols' values,
   // each at most the bucket's. Resolved arguments are reused while sizes, bucket and input addresses stay the same.
-  // `node_seconds`, when given, receives the seconds each node took on member 0.
+  // `node_seconds`, when given, receives the seconds each node took on member 0, or on the member that ran it alone; a wait for
+  // the others counts for the node before it.
   void run(DeviceQueue& queue, const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs,
            const StepContext& step, std::vector<double>* node_seconds = nullptr);
 
@@ -46,8 +47,20 @@ class Program {
  private:
   Program(Graph graph, KernelTarget target, int team_size)
       : graph_(std::move(graph)), target_(target), team_size_(team_size) {}
+  // What runs between two barriers: calls [begin, alone) on every member, then [alone, end) on the member that is last to end the
+  // first part, while the others wait.
+  struct Stage {
+    int32_t begin, alone, end;
+  };
+  struct BucketPlan {
+    Bindings bucket;
+    std::vector<Stage> stages;
+    MemoryPlan memory;
+  };
   Status choose_kernels();
   Status place_constants();
+  const BucketPlan& bucket_plan(const Bindings& bucket);
+  std::vector<Stage> make_stages(const Bindings& bucket, std::vector<int32_t>& stage_of_node) const;
   void resolve(const MemoryPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs);
 
   struct Call {
@@ -61,7 +74,7 @@ class Program {
   int team_size_;
   std::vector<const Kernel*> kernels_;
   std::vector<std::vector<float>> constants_;  // bytes of constant values, by value id
-  std::vector<std::pair<Bindings, std::unique_ptr<MemoryPlan>>> plans_;
+  std::vector<std::unique_ptr<BucketPlan>> plans_;
   std::byte* arena_ = nullptr;
   int64_t arena_bytes_ = 0;
 

@@ -1,6 +1,7 @@
 #include "testing/op_case_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include "base/log.h"
@@ -193,6 +194,40 @@ void OpCheck::check_rows_alone(const Kernel& kernel, const Run& batch, int max_r
   }
 }
 
+void OpCheck::check_by_rows(const Kernel& kernel, const Run& plain, std::vector<std::string>& failures) const {
+  constexpr int kMembers = 3;
+  TeamState state(kMembers);
+  for (int rank = 0; rank < kMembers; ++rank) {
+    Team member(state, rank);
+    const int64_t rows = expected_[0].dims[0];
+    const Team::Range own = member.share(rows);
+    std::vector<HostValue> inputs = data_.inputs;
+    for (HostValue& input : inputs) {
+      HostTensor& tensor = input.tensor;
+      if (tensor.dims.size() != 2 || tensor.dims[0] != rows || tensor.dtype != DType::f32) continue;
+      if (data_.input_types[&input - inputs.data()].kind != ValueType::Kind::tensor) continue;
+      const int64_t width = static_cast<int64_t>(tensor.values.size()) / std::max<int64_t>(1, rows);
+      std::fill(tensor.values.begin(), tensor.values.begin() + own.begin * width, std::nan(""));
+      std::fill(tensor.values.begin() + own.end * width, tensor.values.end(), std::nan(""));
+    }
+    KernelMemory memory(data_, kernel, inputs, expected_, {.team_size = kMembers});
+    std::vector<HostTensor> before;
+    for (size_t i = 0; i < expected_.size(); ++i) before.push_back(memory.output(static_cast<int>(i)));
+    kernel.run(StepContext{}, memory.args(), member);
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      HostTensor want = before[i];
+      const int64_t width = static_cast<int64_t>(want.values.size()) / std::max<int64_t>(1, rows);
+      std::copy(plain.outputs[i].values.begin() + own.begin * width, plain.outputs[i].values.begin() + own.end * width,
+                want.values.begin() + own.begin * width);
+      const std::string what = bit_difference(memory.output(static_cast<int>(i)), want);
+      if (!what.empty()) {
+        failures.push_back(fmt::format("output {}: member {} of {} alone, with rows {} to {} {}", i, rank, kMembers, own.begin,
+                                       own.end, what));
+      }
+    }
+  }
+}
+
 CaseReport OpCheck::check(const Kernel& kernel, const CheckOptions& options) const {
   CaseReport report;
   const Attrs& attrs = data_.declared->attrs;
@@ -219,6 +254,7 @@ CaseReport OpCheck::check(const Kernel& kernel, const CheckOptions& options) con
     }
   }
   check_in_place(kernel, *first, report.failures);
+  if (kernel.by_rows) check_by_rows(kernel, *first, report.failures);
   if (kernel.row_invariant) check_rows_alone(kernel, *first, options.max_rows_alone, report.failures);
   return report;
 }

@@ -2,7 +2,7 @@
 // Proves a kernel on one case of its op, in ways that hold for every op: outputs and written state against
 // the float64 reference, on teams of 1, 2 and 3 members with the same bits; nothing written outside the
 // outputs; in-place pairs give the same bits; a row computed alone has the bits that it has in the batch
-// (kernels that claim row_invariant).
+// (kernels that claim row_invariant); members of a team keep to their rows (kernels that claim by_rows).
 
 #include <string>
 #include <vector>
@@ -36,6 +36,7 @@ class OpCheck {
   void check_values(const Run& run, std::vector<std::string>& failures) const;
   void check_state(const Run& run, std::vector<std::string>& failures) const;
   void check_in_place(const Kernel& kernel, const Run& plain, std::vector<std::string>& failures) const;
+  void check_by_rows(const Kernel& kernel, const Run& plain, std::vector<std::string>& failures) const;
   void check_rows_alone(const Kernel& kernel, const Run& batch, int max_rows,
                         std::vector<std::string>& failures) const;
 

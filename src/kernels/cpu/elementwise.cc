@@ -29,20 +29,21 @@ HR_INLINE Lanes activate(Lanes x, Lanes cap) {
   }
 }
 
-// Rows are dealt in whole; a single row is cut into pieces of 256 elements, so that decode uses the team.
+// Rows are dealt in pieces of 256 elements, so that a single one (logits) uses the team; with kByRows whole.
 constexpr int64_t kPiece = 256;
 
 // compute(lanes of each input) -> lanes, over every element of rows that may be strided.
-template <int inputs, class Compute>
+template <int inputs, bool kByRows = false, class Compute>
 HR_INLINE void over_elements(const NodeArgs& args, Team& team, Compute compute) {
   const TensorView& out = args.outputs[0].tensor;
   const int64_t width = out.dims[1];
-  const int64_t pieces = (width + kPiece - 1) / kPiece;
+  const int64_t length = kByRows ? width : kPiece;
+  const int64_t pieces = width == 0 ? 0 : (width + length - 1) / length;
   const Team::Range share = team.share(out.dims[0] * pieces);
   for (int64_t piece = share.begin; piece < share.end; ++piece) {
     const int64_t row = piece / pieces;
-    const int64_t begin = piece % pieces * kPiece;
-    const int64_t end = begin + kPiece < width ? begin + kPiece : width;
+    const int64_t begin = piece % pieces * length;
+    const int64_t end = begin + length < width ? begin + length : width;
     const float* a = args.inputs[0].tensor.row<float>(row);
     const float* b = args.inputs[inputs - 1].tensor.row<float>(row);
     float* y = out.row<float>(row);
@@ -66,7 +67,7 @@ template <ActivationKind kind, bool gated>
 void run_kind(const NodeArgs& args, Team& team) {
   const Lanes cap = broadcast(args.attrs.as<ops::ActivationAttrs>().cap);
   if constexpr (gated) {
-    over_elements<2>(args, team, [cap](Lanes gate, Lanes up) { return activate<kind>(gate, cap) * up; });
+    over_elements<2, true>(args, team, [cap](Lanes gate, Lanes up) { return activate<kind>(gate, cap) * up; });
   } else {
     over_elements<1>(args, team, [cap](Lanes x, Lanes) { return activate<kind>(x, cap); });
   }
@@ -88,13 +89,13 @@ void run_activation(const StepContext&, const NodeArgs& args, Team& team) {
   }
 }
 
-constexpr Kernel row_of(const Op& op, void (*run)(const StepContext&, const NodeArgs&, Team&)) {
-  return {.op = &op, .name = kIsaName, .isa = kIsa, .priority = kIsaPriority, .run = run};
+constexpr Kernel row_of(const Op& op, void (*run)(const StepContext&, const NodeArgs&, Team&), bool by_rows = false) {
+  return {.op = &op, .name = kIsaName, .isa = kIsa, .priority = kIsaPriority, .by_rows = by_rows, .run = run};
 }
 constexpr Kernel kAdd = row_of(ops::add, run_add);
 constexpr Kernel kMul = row_of(ops::mul, run_mul);
 constexpr Kernel kActivation = row_of(ops::activation, run_activation<false>);
-constexpr Kernel kGated = row_of(ops::gated_activation, run_activation<true>);
+constexpr Kernel kGated = row_of(ops::gated_activation, run_activation<true>, true);
 
 }  // namespace
 

@@ -32,7 +32,7 @@ void run_embed(const StepContext&, const NodeArgs& args, Team& team) {
 }
 
 constexpr Kernel kEmbed[] = {
-    {.op = &ops::embed, .name = "tile16", .isa = kIsa, .layout = WeightLayout::tile16, .run = run_embed}};
+    {.op = &ops::embed, .name = "tile16", .isa = kIsa, .by_rows = true, .layout = WeightLayout::tile16, .run = run_embed}};
 
 }  // namespace
 const KernelList kernels_embed = {kEmbed, 1};

@@ -38,6 +38,7 @@ constexpr Kernel kLayerNorm{.op = &ops::layer_norm,
                             .name = kIsaName,
                             .isa = kIsa,
                             .priority = kIsaPriority,
+                            .by_rows = true,
                             .layout = WeightLayout::dense_f32,
                             .run = run_layer_norm};
 

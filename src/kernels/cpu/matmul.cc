@@ -126,17 +126,15 @@ void run_matmul(const StepContext&, const NodeArgs& args, Team& team) {
   const Reader plain = reader<TileF32>();
   int64_t packed_chunk = -1;
 
-  for (int64_t claim; (claim = team.claim(claims.count)) >= 0;) {
-    const int64_t first_token = claim / claims.groups * chunk;
-    const int64_t count = tokens - first_token < chunk ? tokens - first_token : chunk;
-    if (claim / claims.groups != packed_chunk) {
-      packed_chunk = claim / claims.groups;
-      even_parts(count, kTokens, [&](int64_t first, int part) {
-        pack(x, first_token + first, part, packed + first * padded(columns));
+  for (int64_t claim; (claim = team.claim(claims.count())) >= 0;) {
+    const Claims::Part part = claims.part(claim);
+    if (part.chunk != packed_chunk) {
+      packed_chunk = part.chunk;
+      even_parts(part.tokens, kTokens, [&](int64_t first, int count) {
+        pack(x, part.first_token + first, count, packed + first * padded(columns));
       });
     }
-    const int64_t first_tile = claim % claims.groups * claims.group_tiles;
-    for (int64_t n = first_tile; n < first_tile + claims.group_tiles && n < claims.tiles; ++n) {
+    for (int64_t n = part.first_tile; n < part.end_tile; ++n) {
       const std::byte* tile = weight.data + n * tile_bytes;
       const int64_t row = n * kTileRows;
       const int lanes = static_cast<int>(weight.rows - row < kTileRows ? weight.rows - row : kTileRows);
@@ -144,7 +142,7 @@ void run_matmul(const StepContext&, const NodeArgs& args, Team& team) {
       const Multiply* by_count = read.direct;
       if (read.direct == nullptr) {
         decode_any_panel(weight.format, tile, columns, panel);
-      } else if (count >= kPanelTokens && weight.format != Format::f32) {
+      } else if (part.tokens >= kPanelTokens && weight.format != Format::f32) {
         read.panel(tile, columns, panel);
         by_count = nullptr;
       }
@@ -152,9 +150,9 @@ void run_matmul(const StepContext&, const NodeArgs& args, Team& team) {
         tile = reinterpret_cast<const std::byte*>(panel);
         by_count = plain.direct;
       }
-      even_parts(count, kTokens, [&](int64_t first, int part) {
-        by_count[part](tile, packed + first * padded(columns), columns, bias_lanes, lanes,
-                       out.row<float>(first_token + first) + row, out.strides[0]);
+      even_parts(part.tokens, kTokens, [&](int64_t first, int count) {
+        by_count[count](tile, packed + first * padded(columns), columns, bias_lanes, lanes,
+                       out.row<float>(part.first_token + first) + row, out.strides[0]);
       });
     }
   }

@@ -302,20 +302,22 @@ int32_t first_half_sum(const int8_t* q, int terms) {
   return 256 * first + second;
 }
 
+template <int kTerms>
 void pack(const NodeArgs& args, int64_t first, int count, const Reader& read, std::byte* out) {
+  constexpr int64_t kCodeBytes = ops::kActivationBlock * kTerms;
   const TensorView& codes = args.inputs[0].tensor;
-  const int64_t blocks = args.inputs[1].tensor.dim(1), code_bytes = ops::kActivationBlock * read.terms;
+  const int64_t blocks = args.inputs[1].tensor.dim(1), block_bytes = token_block_bytes(kTerms, read.groups) * count;
   for (int t = 0; t < count; ++t) {
     const int8_t* q = codes.row<int8_t>(first + t);
     const float* scales = args.inputs[1].tensor.row<float>(first + t);
     const int32_t* sums = args.inputs[2].tensor.row<int32_t>(first + t);
     std::byte* to = out;
-    for (int64_t block = 0; block < blocks; ++block, to += token_block_bytes(read.terms, read.groups) * count) {
-      __builtin_memcpy(to + code_bytes * t, q + code_bytes * block, code_bytes);
-      __builtin_memcpy(to + code_bytes * count + 4 * t, scales + block, 4);
-      std::byte* last = to + (code_bytes + 4) * count + 4 * t;
+    for (int64_t block = 0; block < blocks; ++block, to += block_bytes, q += kCodeBytes) {
+      __builtin_memcpy(to + kCodeBytes * t, q, kCodeBytes);
+      __builtin_memcpy(to + kCodeBytes * count + 4 * t, scales + block, 4);
+      std::byte* last = to + (kCodeBytes + 4) * count + 4 * t;
       if (read.groups == 2) {
-        const int32_t half = first_half_sum(q + code_bytes * block, read.terms);
+        const int32_t half = first_half_sum(q, kTerms);
         const float offsets[2] = {scales[block] * static_cast<float>(half),
                                   scales[block] * static_cast<float>(sums[block] - half)};
         __builtin_memcpy(last, &offsets[0], 4);
@@ -363,17 +365,15 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
   std::byte* wide = packed + packed_bytes(token_bytes);
   int64_t packed_chunk = -1;
 
-  for (int64_t claim; (claim = team.claim(claims.count)) >= 0;) {
-    const int64_t first_token = claim / claims.groups * chunk;
-    const int64_t count = tokens - first_token < chunk ? tokens - first_token : chunk;
-    if (claim / claims.groups != packed_chunk) {
-      packed_chunk = claim / claims.groups;
-      even_parts(count, kTokens, [&](int64_t first, int part) {
-        pack(args, first_token + first, part, read, packed + first * token_bytes);
+  for (int64_t claim; (claim = team.claim(claims.count())) >= 0;) {
+    const Claims::Part part = claims.part(claim);
+    if (part.chunk != packed_chunk) {
+      packed_chunk = part.chunk;
+      even_parts(part.tokens, kTokens, [&](int64_t first, int count) {
+        (read.terms == 1 ? pack<1> : pack<2>)(args, part.first_token + first, count, read, packed + first * token_bytes);
       });
     }
-    const int64_t first_tile = claim % claims.groups * claims.group_tiles;
-    for (int64_t n = first_tile; n < first_tile + claims.group_tiles && n < claims.tiles; ++n) {
+    for (int64_t n = part.first_tile; n < part.end_tile; ++n) {
       const int64_t row = n * kTileRows;
       const int lanes = static_cast<int>(weight.rows - row < kTileRows ? weight.rows - row : kTileRows);
       const std::byte* tile = weight.data + n * tile_bytes;
@@ -382,9 +382,9 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
         tile = wide;
       }
       const F32x16 bias_lanes = bias == nullptr ? zero_f32() : load_first(bias + row, lanes);
-      even_parts(count, kTokens, [&](int64_t first, int part) {
-        read.by_count[part](tile, packed + first * token_bytes, blocks, bias_lanes, lanes,
-                            out.row<float>(first_token + first) + row, out.strides[0]);
+      even_parts(part.tokens, kTokens, [&](int64_t first, int count) {
+        read.by_count[count](tile, packed + first * token_bytes, blocks, bias_lanes, lanes,
+                            out.row<float>(part.first_token + first) + row, out.strides[0]);
       });
     }
   }

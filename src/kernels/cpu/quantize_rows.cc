@@ -61,6 +61,7 @@ constexpr Kernel kQuantizeRows[] = {{.op = &ops::quantize_rows,
                                      .name = "blocks32",
                                      .isa = kIsa,
                                      .priority = 10 * static_cast<int>(kIsa),
+                                     .by_rows = true,
                                      .run = run_quantize_rows}};
 
 }  // namespace

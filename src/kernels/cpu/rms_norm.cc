@@ -53,12 +53,14 @@ constexpr Kernel kRmsNorm{.op = &ops::rms_norm,
                           .name = kIsaName,
                           .isa = kIsa,
                           .priority = kIsaPriority,
+                          .by_rows = true,
                           .layout = WeightLayout::dense_f32,
                           .run = run_rms_norm};
 constexpr Kernel kAddRmsNorm{.op = &ops::add_rms_norm,
                              .name = kIsaName,
                              .isa = kIsa,
                              .priority = kIsaPriority,
+                             .by_rows = true,
                              .layout = WeightLayout::dense_f32,
                              .run = run_add_rms_norm};
 

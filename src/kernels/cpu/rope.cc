@@ -102,6 +102,7 @@ constexpr Kernel kRope{.op = &ops::rope,
                        .name = kIsaName,
                        .isa = kIsa,
                        .priority = kIsaPriority,
+                       .by_rows = true,
                        .supports = supports_rope,
                        .run = run_rope};
 
