@@ -27,23 +27,27 @@ struct KvSpec {
   }
 };
 
-// One layer of one group. Within a block (CPU layout):
-//   keys   [heads][head_dim][kKvBlockTokens]   so that 16 keys are scored as the lanes of one register
-//   values [heads][kKvBlockTokens][head_dim]
+// A layer's blocks lie together in runs of so many: a sequence's neighbouring blocks are near each other in memory.
+inline constexpr int kKvRunBlocks = 16;
+
+// One layer of one group. Within a block (CPU layout), for each head, so that a head is one piece:
+//   keys   [head_dim][kKvBlockTokens]   so that 16 keys are scored as the lanes of one register
+//   values [kKvBlockTokens][head_dim]
 struct KvView {
   KvSpec spec;
-  std::byte* keys = nullptr;    // block 0
-  std::byte* values = nullptr;  // block 0
-  int64_t block_stride = 0;     // bytes from one block to the next, the same for keys and values
+  std::byte* data = nullptr;  // block 0
+  int64_t block_stride = 0;   // bytes from one block to the next of its run
+  int64_t run_stride = 0;     // bytes from one run of kKvRunBlocks blocks to the next
   int64_t num_blocks = 0;
 
   template <class T>
   T* key_block(int64_t block, int head) const {
-    return reinterpret_cast<T*>(keys + block * block_stride) + int64_t{head} * spec.head_dim * kKvBlockTokens;
+    return reinterpret_cast<T*>(data + block / kKvRunBlocks * run_stride + block % kKvRunBlocks * block_stride) +
+           int64_t{2} * head * spec.head_dim * kKvBlockTokens;
   }
   template <class T>
   T* value_block(int64_t block, int head) const {
-    return reinterpret_cast<T*>(values + block * block_stride) + int64_t{head} * spec.head_dim * kKvBlockTokens;
+    return key_block<T>(block, head) + int64_t{spec.head_dim} * kKvBlockTokens;
   }
 };
 

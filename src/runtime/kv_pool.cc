@@ -5,7 +5,8 @@ namespace headrace::runtime {
 Result<KvPool> KvPool::create(MemoryLedger& ledger, std::string model, std::vector<GroupSpec> groups) {
   KvPool pool;
   for (const GroupSpec& group : groups) {
-    const uint64_t bytes = uint64_t(group.spec.block_bytes()) * group.num_layers * group.num_blocks;
+    const uint64_t runs = (uint64_t(group.num_blocks) + kKvRunBlocks - 1) / kKvRunBlocks;
+    const uint64_t bytes = runs * kKvRunBlocks * uint64_t(group.spec.block_bytes()) * group.num_layers;
     HR_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(ledger, Account::kv, model, bytes));
     pool.buffers_.push_back(std::move(buffer));
   }
@@ -17,11 +18,10 @@ KvView KvPool::layer(int group, int index) const {
   const GroupSpec& spec = groups_[group];
   KvView view;
   view.spec = spec.spec;
-  const int64_t layer_bytes = spec.spec.block_bytes();
-  view.block_stride = layer_bytes * spec.num_layers;
+  view.block_stride = spec.spec.block_bytes();
+  view.run_stride = view.block_stride * kKvRunBlocks * spec.num_layers;
   view.num_blocks = spec.num_blocks;
-  view.keys = buffers_[group].data() + index * layer_bytes;
-  view.values = view.keys + layer_bytes / 2;
+  view.data = buffers_[group].data() + index * kKvRunBlocks * view.block_stride;
   return view;
 }
 

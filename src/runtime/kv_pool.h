@@ -28,7 +28,8 @@ class KvPool {
 
  private:
   std::vector<GroupSpec> groups_;
-  // One per group: [blocks][layers][keys, values]. A block lies in one piece, so that the first blocks touch few (huge) pages.
+  // One per group: [runs][layers][blocks of a run]. A run lies in one piece, so that the first blocks touch few (huge) pages;
+  // in it a layer's blocks do, so that reading a context takes few translations of addresses. The last run is whole.
   std::vector<Buffer> buffers_;
 };
 

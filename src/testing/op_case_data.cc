@@ -376,32 +376,23 @@ void pack(const CaseInput& input, WeightLayout layout, int64_t rows, int64_t col
   }
 }
 
-// Where an element of a HostKv's keys or values stands in the pool.
-struct KvPlaces {
-  const KvSpec& spec;
-  int64_t block_stride;
-  std::byte* keys;
-  std::byte* values;
-
-  // use(index into the host arrays, address of the key, address of the value)
-  template <class Use>
-  void each(int64_t num_blocks, Use use) const {
-    const auto size = static_cast<int64_t>(dtype_bytes(spec.dtype));
-    int64_t index = 0;
-    for (int64_t block = 0; block < num_blocks; ++block) {
-      for (int64_t head = 0; head < spec.heads; ++head) {
-        for (int64_t place = 0; place < kKvBlockTokens; ++place) {
-          for (int64_t d = 0; d < spec.head_dim; ++d, ++index) {
-            const int64_t key = (head * spec.head_dim + d) * kKvBlockTokens + place;
-            const int64_t value = (head * kKvBlockTokens + place) * spec.head_dim + d;
-            use(index, keys + block * block_stride + key * size,
-                values + block * block_stride + value * size);
-          }
+// use(index into a HostKv's arrays, address of the key, address of the value), for each element of a pool.
+template <class Use>
+void each_place(const KvView& view, Use use) {
+  const auto size = static_cast<int64_t>(dtype_bytes(view.spec.dtype));
+  const int64_t dim = view.spec.head_dim, head_elements = 2 * dim * kKvBlockTokens;
+  int64_t index = 0;
+  for (int64_t block = 0; block < view.num_blocks; ++block) {
+    std::byte* at = view.data + block / kKvRunBlocks * view.run_stride + block % kKvRunBlocks * view.block_stride;
+    for (int64_t head = 0; head < view.spec.heads; ++head, at += head_elements * size) {
+      for (int64_t place = 0; place < kKvBlockTokens; ++place) {
+        for (int64_t d = 0; d < dim; ++d, ++index) {
+          use(index, at + (d * kKvBlockTokens + place) * size, at + ((kKvBlockTokens + place) * dim + d) * size);
         }
       }
     }
   }
-};
+}
 
 }  // namespace
 
@@ -422,18 +413,18 @@ void KernelMemory::add_input(const CaseData& data, const Kernel& kernel, const H
   } else if (declared.kind == ValueType::Kind::kv) {
     const HostKv& kv = *value.kv;
     const int64_t stride = (kv.spec.block_bytes() + 63) / 64 * 64 + 64;
-    Block& block = add_block(name, static_cast<size_t>(kv.num_blocks * stride));
-    arg.kv = {kv.spec, block.data, block.data + kv.spec.block_bytes() / 2, stride, kv.num_blocks};
+    const int64_t runs = (kv.num_blocks + kKvRunBlocks - 1) / kKvRunBlocks, run_stride = kKvRunBlocks * stride + 128;
+    Block& block = add_block(name, static_cast<size_t>(runs * run_stride));
+    arg.kv = {kv.spec, block.data, stride, run_stride, kv.num_blocks};
     const auto size = dtype_bytes(kv.spec.dtype);
-    KvPlaces{kv.spec, stride, arg.kv.keys, arg.kv.values}.each(
-        kv.num_blocks, [&](int64_t i, std::byte* key, std::byte* val) {
-          store_value(kv.spec.dtype, kv.keys[i], key);
-          store_value(kv.spec.dtype, kv.values[i], val);
-          for (size_t byte = 0; byte < size; ++byte) {
-            block.owned[kGuardBytes + static_cast<size_t>(key - block.data) + byte] = true;
-            block.owned[kGuardBytes + static_cast<size_t>(val - block.data) + byte] = true;
-          }
-        });
+    each_place(arg.kv, [&](int64_t i, std::byte* key, std::byte* val) {
+      store_value(kv.spec.dtype, kv.keys[i], key);
+      store_value(kv.spec.dtype, kv.values[i], val);
+      for (size_t byte = 0; byte < size; ++byte) {
+        block.owned[kGuardBytes + static_cast<size_t>(key - block.data) + byte] = true;
+        block.owned[kGuardBytes + static_cast<size_t>(val - block.data) + byte] = true;
+      }
+    });
   } else {
     arg.tensor = add_tensor(name, value.tensor, declared.strided);
   }
@@ -490,11 +481,10 @@ HostTensor KernelMemory::input_tensor(int index) const {
 HostKv KernelMemory::input_kv(int index) const {
   const KvView& view = inputs_[index].kv;
   HostKv kv{view.spec, view.num_blocks, {}, {}};
-  KvPlaces{view.spec, view.block_stride, view.keys, view.values}.each(
-      view.num_blocks, [&](int64_t, const std::byte* key, const std::byte* value) {
-        kv.keys.push_back(load_value(view.spec.dtype, key));
-        kv.values.push_back(load_value(view.spec.dtype, value));
-      });
+  each_place(view, [&](int64_t, const std::byte* key, const std::byte* value) {
+    kv.keys.push_back(load_value(view.spec.dtype, key));
+    kv.values.push_back(load_value(view.spec.dtype, value));
+  });
   return kv;
 }
 

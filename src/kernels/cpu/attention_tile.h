@@ -267,7 +267,17 @@ void compute_chunk(const ops::AttentionAttrs& a, const Source& source, const Til
   const int end = static_cast<int>(at_most(tile.span.end - base, kChunk));
   const int first_block = begin / kBlock;
   const int end_block = static_cast<int>(ceil_div(end, kBlock));
+  // Few rows: bound by reading. The next keys and these values come while keys are scored.
+  const bool fetches = tile.rows <= kGroupRows;
+  const auto fetch_keys = [&](int from) {
+    for (int b = from; b < from + kBlocksAtOnce && b < end_block; ++b) source.fetch_keys(chunk * kBlocksPerChunk + b);
+  };
+  if (fetches) fetch_keys(first_block);
   for (int b = first_block; b < end_block; b += kBlocksAtOnce) {
+    if (fetches) {
+      fetch_keys(b + kBlocksAtOnce);
+      for (int v = b; v < b + kBlocksAtOnce && v < end_block; ++v) source.fetch_values(chunk * kBlocksPerChunk + v);
+    }
     const int count = static_cast<int>(at_most(kBlocksAtOnce, end_block - b));
     const typename Source::Element* keys[kBlocksAtOnce] = {};
     for (int i = 0; i < count; ++i) keys[i] = source.keys(chunk * kBlocksPerChunk + b + i);

@@ -225,14 +225,21 @@ HR_INLINE void add_group(const std::byte* tile, const std::byte* x, F32x16 (&acc
   }
 }
 
+// The part of the next tile that is fetched during a call, `step` bytes with each block: arithmetic and memory overlap.
+struct Ahead {
+  const std::byte* at;
+  int64_t step;
+};
+
 template <class Tile, int kCount, int kTerms>
 void multiply(const std::byte* tile, const std::byte* x, int64_t blocks, F32x16 bias, int lanes, float* out,
-              int64_t out_stride) {
+              int64_t out_stride, Ahead ahead) {
   F32x16 acc[kCount];
 #pragma GCC unroll 12
   for (int t = 0; t < kCount; ++t) acc[t] = zero_f32();
   for (int64_t block = 0; block < blocks;
-       ++block, tile += Tile::kBytes, x += token_block_bytes(kTerms, Tile::kGroups) * kCount) {
+       ++block, tile += Tile::kBytes, x += token_block_bytes(kTerms, Tile::kGroups) * kCount, ahead.at += ahead.step) {
+    for (int64_t line = 0; line < ahead.step; line += 64) prefetch(ahead.at + line);
     add_group<Tile, 0, kTerms>(tile, x, acc);
     if constexpr (Tile::kGroups == 2) add_group<Tile, 1, kTerms>(tile, x, acc);
   }
@@ -240,7 +247,7 @@ void multiply(const std::byte* tile, const std::byte* x, int64_t blocks, F32x16 
   for (int t = 0; t < kCount; ++t) store_first(out + t * out_stride, acc[t] + bias, lanes);
 }
 
-using Multiply = void (*)(const std::byte*, const std::byte*, int64_t, F32x16, int, float*, int64_t);
+using Multiply = void (*)(const std::byte*, const std::byte*, int64_t, F32x16, int, float*, int64_t, Ahead);
 
 template <class Tile, int kTerms>
 struct Multiplies {
@@ -384,7 +391,9 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
       const F32x16 bias_lanes = bias == nullptr ? zero_f32() : load_first(bias + row, lanes);
       even_parts(part.tokens, kTokens, [&](int64_t first, int count) {
         read.by_count[count](tile, packed + first * token_bytes, blocks, bias_lanes, lanes,
-                            out.row<float>(part.first_token + first) + row, out.strides[0]);
+                             out.row<float>(part.first_token + first) + row, out.strides[0],
+                             Ahead{weight.data + (n + 1) * tile_bytes + tile_bytes * first / part.tokens,
+                                   part.tokens > kFewTokens ? 0 : tile_bytes * count / part.tokens / blocks});
       });
     }
   }

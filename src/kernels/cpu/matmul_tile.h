@@ -135,6 +135,8 @@ struct TileQ8_0 {
 // each round of the team takes half of what is left, the last one all. Long runs keep a core's prefetchers going (two cores
 // read 42 GB/s in halves where runs of 32 KB gave 30), short ones at the end even out a busy neighbour. None of this changes
 // a bit of the result.
+inline constexpr int64_t kFewTokens = 64;  // up to here reading the weights weighs as much as the arithmetic
+
 class Claims {
  public:
   Claims(int64_t tokens, int64_t rows, int64_t tile_bytes, int64_t chunk, int team_size)
@@ -178,7 +180,6 @@ class Claims {
 
  private:
   static constexpr int64_t kLeastRun = 96 << 10;  // bytes of weights
-  static constexpr int64_t kFewTokens = 32;
 
   int64_t group_size(int64_t left) const {
     const int64_t all = (left + team_ - 1) / team_;
