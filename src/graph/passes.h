@@ -14,7 +14,7 @@ namespace headrace {
 struct DtypePolicy {
   enum class Activation : uint8_t {
     f32,    // --exact
-    int8,   // 8-bit activations in blocks of 32 where the weight is block-quantized, f32 elsewhere
+    int8,   // 8-bit activations in blocks of 32 where the weight is block-quantized; elsewhere f32 or see bf16_products
     bf16,
   };
   Activation activation = Activation::int8;
@@ -25,6 +25,8 @@ struct DtypePolicy {
   // With int8: two terms of activation (some 15 bits, twice the dot products) in the linears that make queries, keys, values
   // and the logits of `sample`; one term in all others.
   bool two_terms_where_sensitive = true;
+  // With int8: activations of bf16 weights are rounded to bf16. It pays where the machine multiplies bf16 natively.
+  bool bf16_products = false;
 
   static DtypePolicy exact() { return {Activation::f32, DType::f32, DType::f32, DType::f32, DType::f32}; }
 };

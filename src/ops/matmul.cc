@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/half.h"
+
 namespace headrace::ops {
 namespace {
 
@@ -361,7 +363,74 @@ std::vector<OpCase> cases_matmul_q8() {
   return cases;
 }
 
+// ---- round_bf16, matmul_bf16 -----------------------------------------------------------------------------------
+
+Result<std::vector<ValueType>> infer_round(std::span<const ValueType> inputs, const Attrs&) {
+  if (inputs.size() != 1) return error(Code::invalid_argument, "round_bf16: want 1 input, got {}", inputs.size());
+  if (Status bad = want_tensor("round_bf16", "x", inputs[0], DType::f32); !bad.ok()) return tl::unexpected(bad);
+  return std::vector{ValueType::tensor(DType::bf16, inputs[0].shape)};
+}
+
+void reference_round(const Attrs&, std::span<const HostValue> inputs, std::span<HostTensor> outputs) {
+  const std::vector<double>& x = inputs[0].tensor.values;
+  for (size_t i = 0; i < x.size(); ++i) outputs[0].values[i] = to_float(to_bf16(static_cast<float>(x[i])));
+}
+
+std::vector<OpCase> cases_round() {
+  CaseInput edges = activations(1, 48);
+  edges.values.assign(48, 0.0);
+  // Ties to both sides, the largest values that stay finite and that do not, signed zero.
+  const double values[] = {1.0 + 0x1p-8, 1.0 + 3 * 0x1p-8, 1.0 + 0x1p-8 + 0x1p-20, -1.0 - 0x1p-8, 0x1.fefffep127,
+                           -0x1.fffffep127, 0x1p-126, 0x1.8p-130, -0.0};
+  std::copy(std::begin(values), std::end(values), edges.values.begin());
+  std::vector<OpCase> cases = {{"edges", MatmulAttrs{}, {edges}}, {"strided", MatmulAttrs{}, {activations(5, 33, true)}}};
+  for (const int64_t tokens : {0, 1, 3, 17}) {
+    for (const int64_t columns : {1, 31, 64}) {
+      cases.push_back({fmt::format("T={} K={}", tokens, columns), MatmulAttrs{}, {activations(tokens, columns)}});
+    }
+  }
+  cases.push_back({"T=512 K=576", MatmulAttrs{}, {activations(512, 576)}, true, "prefill"});
+  return cases;
+}
+
+Result<std::vector<ValueType>> infer_matmul_bf16(std::span<const ValueType> inputs, const Attrs&) {
+  if (inputs.empty()) return error(Code::invalid_argument, "matmul_bf16: want 2 or 3 inputs, got none");
+  if (Status bad = want_tensor("matmul_bf16", "x", inputs[0], DType::bf16); !bad.ok()) return tl::unexpected(bad);
+  const Result<int64_t> rows = want_weights("matmul_bf16", inputs, 1, inputs[0].shape[1].constant());
+  if (!rows) return tl::unexpected(rows.error());
+  if (!matmul_bf16_takes(inputs[1])) {
+    return error(Code::unsupported, "matmul_bf16: want a weight of bf16 with an even number of columns, got {}",
+                 describe(inputs[1]));
+  }
+  return std::vector{ValueType::tensor(DType::f32, {inputs[0].shape[0], *rows})};
+}
+
+std::vector<OpCase> cases_matmul_bf16() {
+  static constexpr Format kFormat[] = {Format::bf16};
+  const auto input = [](int64_t tokens, int64_t columns, bool strided = false) {
+    CaseInput x = activations(tokens, columns, strided);
+    x.dtype = DType::bf16;
+    return x;
+  };
+  std::vector<OpCase> cases;
+  each_case(kFormat, kFormat, [&](Format format, int64_t tokens, int64_t rows, int64_t columns, bool bench) {
+    columns += columns % 2;
+    cases.push_back({case_name(format, tokens, rows, columns), MatmulAttrs{},
+                     {input(tokens, columns), matrix(format, rows, columns)}, bench, bench ? phase_of(tokens) : ""});
+  });
+  cases.push_back({case_name(Format::bf16, 3, 35, 64, " bias"), MatmulAttrs{},
+                   {input(3, 64), matrix(Format::bf16, 35, 64), vector(Format::f32, 35)}});
+  cases.push_back({case_name(Format::bf16, 26, 50, 34, " strided"), MatmulAttrs{},
+                   {input(26, 34, true), matrix(Format::bf16, 50, 34)}});
+  return cases;
+}
+
 }  // namespace
+
+bool matmul_bf16_takes(const ValueType& weight) {
+  return weight.kind == ValueType::Kind::weight && weight.format == Format::bf16 && weight.shape.rank() == 2 &&
+         weight.shape[1].constant() % 2 == 0;
+}
 
 std::string Q8Attrs::describe() const { return terms == 1 ? std::string() : fmt::format("terms={}", terms); }
 
@@ -397,6 +466,28 @@ constinit const Op matmul_q8 = {
       return product_tolerance(inputs[1].shape[1].constant() * kActivationBlock);
     },
     .cases = cases_matmul_q8,
+};
+
+constinit const Op round_bf16 = {
+    .name = "round_bf16",
+    .infer = infer_round,
+    .cost = [](const NodeSizes& sizes) {
+      return cost_of(sizes, static_cast<double>(sizes.outputs[0].shape.elements(sizes.bindings)));
+    },
+    .reference = reference_round,
+    .tolerance = exact,
+    .cases = cases_round,
+};
+
+constinit const Op matmul_bf16 = {
+    .name = "matmul_bf16",
+    .infer = infer_matmul_bf16,
+    .cost = [](const NodeSizes& sizes) { return cost_of(sizes, product_flops(sizes)); },
+    .reference = reference_matmul,
+    .tolerance = [](std::span<const ValueType> inputs, const Attrs&) {
+      return product_tolerance(inputs[0].shape[1].constant());
+    },
+    .cases = cases_matmul_bf16,
 };
 
 }  // namespace headrace::ops

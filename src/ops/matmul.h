@@ -14,6 +14,10 @@
 // group of columns with one weight scale (a block, or its halves for q6_k) in rising order acc = fma(dot, weight_scale * scale, acc)
 // and, for all but q4_0 and q8_0, acc = fma(weight_min, scale * sum, acc), where a code that means 0 makes the minimum of formats
 // without one; the bias last.
+//
+// round_bf16(x f32 [T, K]) -> bf16 [T, K]: rounded to nearest, halves to even.
+// matmul_bf16(x bf16 [T, K], weight bf16 [N, K], bias weight [N]?) -> f32 [T, N] for even K: products of pairs of columns in rising
+// order on one float32 sum.
 
 #include "ops/op.h"
 
@@ -33,7 +37,11 @@ struct Q8Attrs {
 };
 // The weight formats of matmul_q8; a matmul over another block format stays in float32.
 bool matmul_q8_takes(Format format);
+// A bf16 matrix of whole pairs of columns.
+bool matmul_bf16_takes(const ValueType& weight);
 extern const Op matmul;
 extern const Op quantize_rows;
 extern const Op matmul_q8;
+extern const Op round_bf16;
+extern const Op matmul_bf16;
 }  // namespace headrace::ops

@@ -56,6 +56,7 @@ Result<StepProgram> StepProgram::build(const io::ModelSource& source, const Step
   PassOptions pass_options;
   pass_options.skip.insert(options.skip_passes.begin(), options.skip_passes.end());
   pass_options.policy = options.policy;
+  pass_options.policy.bf16_products = options.isa == Isa::avx512;
   HR_ASSIGN_OR_RETURN(step.passes, run_passes(graph, pass_options));
   KernelTarget target;
   target.isa = options.isa;

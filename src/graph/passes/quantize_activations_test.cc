@@ -28,6 +28,27 @@ TEST(QuantizeActivations, QuantizesAValueOnceForAllItsReaders) {
   EXPECT_EQ(p.graph.outputs[0].value, p.graph.nodes[1].outputs[0]);
 }
 
+TEST(QuantizeActivations, RoundsActivationsOfBf16WeightsOnceWherePolicySaysSo) {
+  for (const bool pays : {false, true}) {
+    WithInput p(64);
+    p.graph.set_output("a", linear(p.graph, p.x, "a", Format::bf16, 40, 64, true));
+    p.graph.set_output("b", linear(p.graph, p.x, "b", Format::bf16, 40, 64));
+    p.graph.set_output("c", linear(p.graph, p.x, "c", Format::f16, 40, 64));
+    DtypePolicy policy;
+    policy.bf16_products = pays;
+    EXPECT_EQ(run_alone(p.graph, "quantize_activations", policy), pays ? 2 : 0);
+    if (!pays) continue;
+    ASSERT_EQ(p.graph.nodes.size(), 4u);
+    EXPECT_EQ(p.graph.nodes[0].op, &ops::round_bf16);
+    EXPECT_EQ(p.graph.nodes[0].inputs, (std::vector<ValueId>{p.x}));
+    EXPECT_EQ(p.graph.nodes[1].op, &ops::matmul_bf16);
+    EXPECT_EQ(p.graph.nodes[1].inputs,
+              (std::vector<ValueId>{p.graph.nodes[0].outputs[0], p.graph.find("a.weight"), p.graph.find("a.bias")}));
+    EXPECT_EQ(p.graph.nodes[2].op, &ops::matmul_bf16);
+    EXPECT_EQ(p.graph.nodes[3].op, &ops::matmul);
+  }
+}
+
 // x -> matmul "qkv" -> slice -> rope; x -> matmul "mlp" -> (an output).
 void add_query_and_mlp(WithInput& p) {
   const ValueId qkv = linear(p.graph, p.x, "qkv", Format::q4_1, 96, 64);

@@ -57,15 +57,12 @@ struct PagedSource {
   const KvView& kv;
   const int32_t* table;
   int kv_head;
-  PagedSource(const KvView& kv, const int32_t* table, int kv_head) : kv(kv), table(table), kv_head(kv_head) {}
   const T* keys(int64_t block) const { return kv.key_block<T>(table[block], kv_head); }
   const T* values(int64_t block) const { return kv.value_block<T>(table[block], kv_head); }
   int64_t value_stride() const { return kv.spec.head_dim; }
   // Blocks lie far apart, 2 KB of keys and of values in each: left alone, a core waits for every one.
   void fetch_keys(int64_t block) const { fetch(keys(block)); }
   void fetch_values(int64_t block) const { fetch(values(block)); }
-
- private:
   void fetch(const T* at) const {
     const auto* line = reinterpret_cast<const char*>(at);
     const auto* end = reinterpret_cast<const char*>(at + int64_t{kv.spec.head_dim} * kBlock);
@@ -379,7 +376,7 @@ void run_paged(const NodeArgs& args, Team& team) {
   auto* scratch = reinterpret_cast<float*>(args.scratch);
   const Workspace w = Workspace::at(scratch + team.rank() * own, attrs.head_dim);
   const auto make_source = [&](const Place& place) {
-    return PagedSource<T>(kv, table.row<int32_t>(place.seq), place.kv_head);
+    return PagedSource<T>{kv, table.row<int32_t>(place.seq), place.kv_head};
   };
   const int64_t tiles = total_tiles(batch);
   if (worth_splitting(batch, tiles, team.size())) {

@@ -390,9 +390,19 @@ HR_INLINE void store(f16* p, Lanes a) {
 }
 #endif
 HR_INLINE void store(bf16* p, Lanes a) {
+#if defined(HEADRACE_ISA_AVX512)
+  // narrow() in integers: the instruction that does it would flush what lies below 2^-126.
+  const __m512i bits = _mm512_castps_si512(a.v), high = _mm512_srli_epi32(bits, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+  const __m512i nan = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(is_nan, rounded, nan)));
+#else
   float values[kLanes];
   store(values, a);
   for (int i = 0; i < kLanes; ++i) p[i] = narrow<bf16>(values[i]);
+#endif
 }
 
 // ---- functions: fixed polynomials, fitted for least relative error ------------------------------

@@ -225,12 +225,6 @@ HR_INLINE void add_group(const std::byte* tile, const std::byte* x, F32x16 (&acc
   }
 }
 
-// The part of the next tile that is fetched during a call, `step` bytes with each block: arithmetic and memory overlap.
-struct Ahead {
-  const std::byte* at;
-  int64_t step;
-};
-
 template <class Tile, int kCount, int kTerms>
 void multiply(const std::byte* tile, const std::byte* x, int64_t blocks, F32x16 bias, int lanes, float* out,
               int64_t out_stride, Ahead ahead) {

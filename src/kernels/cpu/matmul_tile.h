@@ -192,6 +192,12 @@ class Claims {
   int64_t groups_ = 0, count_ = 0;
 };
 
+// The part of the next tile that is fetched during a call, `step` bytes with each block: arithmetic and memory overlap.
+struct Ahead {
+  const std::byte* at;
+  int64_t step;
+};
+
 // Tokens of a chunk: as many as fit kChunkBytes at `token_bytes` each, in whole register tiles, 1..64 of these.
 inline constexpr int64_t kChunkBytes = 192 << 10;
 HR_INLINE int64_t chunk_tokens_for(int64_t token_bytes, int register_tokens) {
