@@ -29,14 +29,6 @@ HR_INLINE I32x16 broadcast_pair(const std::byte* x) {
   return broadcast(pair);
 }
 
-// Where a register tile's results go: `lanes` rows of its last tile exist.
-struct Place {
-  const float* bias;  // of its first row; null: none
-  int lanes;
-  float* out;
-  int64_t out_stride;
-};
-
 template <int kTiles, int kCount>
 void multiply(const std::byte* tile, int64_t tile_bytes, const std::byte* x, int64_t x_stride, int64_t pairs, const Place& place,
               Ahead ahead) {
@@ -95,7 +87,7 @@ void run_matmul_bf16(const StepContext&, const NodeArgs& args, Team& team) {
   const int64_t tokens = x.dim(0), columns = x.dim(1), pairs = columns / 2;
   const int64_t tile_bytes = static_cast<int64_t>(tile16_bytes(Format::bf16, columns));
   const int64_t x_stride = x.strides[0] * static_cast<int64_t>(sizeof(bf16));
-  const Claims claims(tokens, weight.rows, tile_bytes, chunk_tokens_for(columns * 2, kTokens), team.size());
+  const Claims claims(tokens, weight.rows, tile_bytes, chunk_tokens_for(columns * 2, kTokens), team.size(), 2);
 
   for (int64_t claim; (claim = team.claim(claims.count())) >= 0;) {
     const Claims::Part part = claims.part(claim);

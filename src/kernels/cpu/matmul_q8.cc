@@ -1,11 +1,11 @@
 // matmul with 8-bit activations and block-quantized weights: integer dot products of 32 elements, then one float
 // multiply-add a block (two for formats with a minimum).
 //
-// A register tile is 16 rows x up to kTokens tokens. Weights are read as they lie in tile16, a mask and a shift away from
-// u8 x s8 dot products, and each unpacked word serves all tokens of the tile. Activations of a chunk of tokens are packed
-// once per thread and chunk, so that one pointer reaches all operands of a block. A result's order is in ops/matmul.h: it
-// depends on K alone. Few tokens: bound by reading the weights. Many: per block and 16 x 1 outputs 8 dot products
-// and 2 (with a minimum 3) multiplies on the same ports, so at most 80% (73%) of the int8 peak.
+// A register tile is one or two tiles of 16 rows x up to kTokens tokens. Weights are read as they lie in tile16, a mask and a
+// shift away from u8 x s8 dot products; an unpacked word serves all tokens, a word of activations both tiles. Activations of
+// a chunk of tokens are packed once per thread and chunk, so that one pointer reaches all operands of a block. A result's order
+// is in ops/matmul.h: it depends on K alone. Few tokens: bound by reading the weights. Many: per block and 16 x 1 outputs 8 dot
+// products and 2 (with a minimum 3) multiplies on the same ports, so at most 80% (73%) of the int8 peak.
 //
 // Formats whose fields lie otherwise (5 and 6 bits, scales of scales) are widened first, a tile at a time: wide_tile.h.
 //
@@ -28,7 +28,7 @@ HR_INLINE int32_t load_word(const int8_t* q) {
 // that means 0 after prepare(), whose part in the sum the caller takes out through start() and finish(). With two terms it
 // calls start(0), adds the first, next_term() with the correction, adds the second, finish_terms().
 #if defined(HEADRACE_ISA_AVX512)
-constexpr int kTokens = 12;  // 12 integer and 12 float accumulators of 32 registers
+constexpr int kTokens = 6, kTilesAtOnce = 2;  // 12 integer and 12 float accumulators of 32 registers
 
 template <class Tile>
 struct Dot {
@@ -46,7 +46,7 @@ struct Dot {
   HR_INLINE F32x16 finish_terms() const { return {_mm512_cvtepi32_ps(sum)}; }
 };
 #elif defined(HEADRACE_ISA_AVX2)
-constexpr int kTokens = 4;  // 8 of 16 registers hold integer sums; float ones live in L1 between blocks
+constexpr int kTokens = 4, kTilesAtOnce = 1;  // 8 of 16 registers hold integer sums; float ones live in L1 between blocks
 
 // Left alone, the compiler turns the chain of integer sums into a tree and spills its leaves.
 HR_INLINE void keep_order(__m256i& a, __m256i& b) { asm("" : "+x"(a), "+x"(b)); }
@@ -125,7 +125,7 @@ struct Dot<TileWide<kGroups>> : WideSums {
   }
 };
 #else
-constexpr int kTokens = 2;
+constexpr int kTokens = 2, kTilesAtOnce = 1;
 
 // In float: all values are integers below 2^24 (32 * 255 * 127), so every step is exact.
 template <class Tile>
@@ -164,99 +164,127 @@ HR_INLINE T load_as(const std::byte* p) {
 }
 
 // Adds the products of a block's weights, or of its half `kGroup`, with one term of each token, `q_stride` bytes apart.
-template <class Tile, int kGroup, int kCount>
-HR_INLINE void add_products(const std::byte* tile, const int8_t* q, int q_stride, Dot<Tile> (&dot)[kCount]) {
+template <class Tile, int kGroup, int kTiles, int kCount>
+HR_INLINE void add_products(const std::byte* tile, int64_t tile_bytes, const int8_t* q, int q_stride,
+                            Dot<Tile> (&dot)[kCount][kTiles]) {
   using D = Dot<Tile>;
+  using Prepared = decltype(D::prepare(zero_i32()));
+  const auto add = [&](const Prepared(&codes)[kTiles], int at) HR_INLINE_LAMBDA {
+#pragma GCC unroll 12
+    for (int t = 0; t < kCount; ++t) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kTiles; ++i) dot[t][i].add(codes[i], q + q_stride * t + at);
+    }
+  };
+  Prepared codes[kTiles];
   if constexpr (Tile::kNibbles) {
     const I32x16 mask = broadcast(0x0F0F0F0F);
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const I32x16 word = load_i32(tile + Tile::kCodes + 64 * i);
-      const auto low = D::prepare(word & mask);
-#pragma GCC unroll 12
-      for (int t = 0; t < kCount; ++t) dot[t].add(low, q + q_stride * t + 4 * i);
-      const auto high = D::prepare(shift_right<4>(word) & mask);
-#pragma GCC unroll 12
-      for (int t = 0; t < kCount; ++t) dot[t].add(high, q + q_stride * t + 16 + 4 * i);
+    for (int k = 0; k < 4; ++k) {
+      I32x16 word[kTiles];
+#pragma GCC unroll 2
+      for (int i = 0; i < kTiles; ++i) {
+        word[i] = load_i32(tile + i * tile_bytes + Tile::kCodes + 64 * k);
+        codes[i] = D::prepare(word[i] & mask);
+      }
+      add(codes, 4 * k);
+#pragma GCC unroll 2
+      for (int i = 0; i < kTiles; ++i) codes[i] = D::prepare(shift_right<4>(word[i]) & mask);
+      add(codes, 16 + 4 * k);
     }
   } else {
     constexpr int kWords = 8 / Tile::kGroups;
 #pragma GCC unroll 8
-    for (int i = kGroup * kWords; i < (kGroup + 1) * kWords; ++i) {
-      const auto codes = D::prepare(load_i32(tile + Tile::kCodes + 64 * i));
-#pragma GCC unroll 12
-      for (int t = 0; t < kCount; ++t) dot[t].add(codes, q + q_stride * t + 4 * i);
+    for (int k = kGroup * kWords; k < (kGroup + 1) * kWords; ++k) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kTiles; ++i) codes[i] = D::prepare(load_i32(tile + i * tile_bytes + Tile::kCodes + 64 * k));
+      add(codes, 4 * k);
     }
   }
 }
 
 // One group of a block: acc += scale * (dot + min).
-template <class Tile, int kGroup, int kTerms, int kCount>
-HR_INLINE void add_group(const std::byte* tile, const std::byte* x, F32x16 (&acc)[kCount]) {
+template <class Tile, int kGroup, int kTerms, int kTiles, int kCount>
+HR_INLINE void add_group(const std::byte* tile, int64_t tile_bytes, const std::byte* x, F32x16 (&acc)[kCount][kTiles]) {
   constexpr int kQStride = ops::kActivationBlock * kTerms, kScales = kQStride * kCount,
                 kLast = kScales + 4 * kCount * (1 + kGroup);
   const int8_t* q = reinterpret_cast<const int8_t*>(x);
-  Dot<Tile> dot[kCount];
+  const auto each = [&](auto&& f) HR_INLINE_LAMBDA {
 #pragma GCC unroll 12
-  for (int t = 0; t < kCount; ++t) {
-    dot[t].start(Tile::kHasMin || kTerms == 2 ? 0 : load_as<int32_t>(x + kLast + 4 * t));
-  }
-  add_products<Tile, kGroup, kCount>(tile, q, kQStride, dot);
+    for (int t = 0; t < kCount; ++t) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kTiles; ++i) f(t, i);
+    }
+  };
+  const auto correction = [&](int t) HR_INLINE_LAMBDA { return Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t); };
+  Dot<Tile> dot[kCount][kTiles];
+  each([&](int t, int i) HR_INLINE_LAMBDA { dot[t][i].start(kTerms == 2 ? 0 : correction(t)); });
+  add_products<Tile, kGroup, kTiles, kCount>(tile, tile_bytes, q, kQStride, dot);
   if constexpr (kTerms == 2) {
-#pragma GCC unroll 12
-    for (int t = 0; t < kCount; ++t) dot[t].next_term(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
-    add_products<Tile, kGroup, kCount>(tile, q + ops::kActivationBlock, kQStride, dot);
+    each([&](int t, int i) HR_INLINE_LAMBDA { dot[t][i].next_term(correction(t)); });
+    add_products<Tile, kGroup, kTiles, kCount>(tile, tile_bytes, q + ops::kActivationBlock, kQStride, dot);
   }
-  const F32x16 scale = Tile::scale(tile, kGroup);
-#pragma GCC unroll 12
-  for (int t = 0; t < kCount; ++t) {
+  F32x16 scale[kTiles], min[kTiles];
+#pragma GCC unroll 2
+  for (int i = 0; i < kTiles; ++i) {
+    scale[i] = Tile::scale(tile + i * tile_bytes, kGroup);
+    min[i] = Tile::min(tile + i * tile_bytes, kGroup);
+  }
+  each([&](int t, int i) HR_INLINE_LAMBDA {
     F32x16 value;
     if constexpr (kTerms == 1) {
-      value = dot[t].finish(Tile::kHasMin ? 0 : load_as<int32_t>(x + kLast + 4 * t));
+      value = dot[t][i].finish(correction(t));
     } else {
-      value = dot[t].finish_terms();
+      value = dot[t][i].finish_terms();
     }
-    acc[t] = fma(value, scale * broadcast(load_as<float>(x + kScales + 4 * t)), acc[t]);
-  }
-  if constexpr (Tile::kHasMin) {
-    const F32x16 min = Tile::min(tile, kGroup);
-#pragma GCC unroll 12
-    for (int t = 0; t < kCount; ++t) acc[t] = fma(min, broadcast(load_as<float>(x + kLast + 4 * t)), acc[t]);
-  }
+    acc[t][i] = fma(value, scale[i] * broadcast(load_as<float>(x + kScales + 4 * t)), acc[t][i]);
+    if constexpr (Tile::kHasMin) acc[t][i] = fma(min[i], broadcast(load_as<float>(x + kLast + 4 * t)), acc[t][i]);
+  });
 }
 
-template <class Tile, int kCount, int kTerms>
-void multiply(const std::byte* tile, const std::byte* x, int64_t blocks, F32x16 bias, int lanes, float* out,
-              int64_t out_stride, Ahead ahead) {
-  F32x16 acc[kCount];
+template <class Tile, int kTerms, int kTiles, int kCount>
+void multiply(const std::byte* tile, int64_t tile_bytes, const std::byte* x, int64_t blocks, const Place& place, Ahead ahead) {
+  F32x16 acc[kCount][kTiles];
 #pragma GCC unroll 12
-  for (int t = 0; t < kCount; ++t) acc[t] = zero_f32();
+  for (int t = 0; t < kCount; ++t) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kTiles; ++i) acc[t][i] = zero_f32();
+  }
   for (int64_t block = 0; block < blocks;
        ++block, tile += Tile::kBytes, x += token_block_bytes(kTerms, Tile::kGroups) * kCount, ahead.at += ahead.step) {
     for (int64_t line = 0; line < ahead.step; line += 64) prefetch(ahead.at + line);
-    add_group<Tile, 0, kTerms>(tile, x, acc);
-    if constexpr (Tile::kGroups == 2) add_group<Tile, 1, kTerms>(tile, x, acc);
+    add_group<Tile, 0, kTerms>(tile, tile_bytes, x, acc);
+    if constexpr (Tile::kGroups == 2) add_group<Tile, 1, kTerms>(tile, tile_bytes, x, acc);
   }
+#pragma GCC unroll 2
+  for (int i = 0; i < kTiles; ++i) {
+    const int lanes = i + 1 < kTiles ? kTileRows : place.lanes;
+    const F32x16 bias = place.bias == nullptr ? zero_f32() : load_first(place.bias + i * kTileRows, lanes);
 #pragma GCC unroll 12
-  for (int t = 0; t < kCount; ++t) store_first(out + t * out_stride, acc[t] + bias, lanes);
+    for (int t = 0; t < kCount; ++t) store_first(place.out + t * place.out_stride + i * kTileRows, acc[t][i] + bias, lanes);
+  }
 }
 
-using Multiply = void (*)(const std::byte*, const std::byte*, int64_t, F32x16, int, float*, int64_t, Ahead);
+using Multiply = void (*)(const std::byte*, int64_t, const std::byte*, int64_t, const Place&, Ahead);
 
+// By tiles and tokens of a register tile.
 template <class Tile, int kTerms>
 struct Multiplies {
-  Multiply by_count[kTokens + 1] = {};
-  constexpr Multiplies() { fill<kTokens>(); }
-  template <int kCount>
+  Multiply of[kTilesAtOnce + 1][kTokens + 1] = {};
+  constexpr Multiplies() {
+    fill<1, kTokens>();
+    fill<kTilesAtOnce, kTokens>();
+  }
+  template <int kTiles, int kCount>
   constexpr void fill() {
-    by_count[kCount] = multiply<Tile, kCount, kTerms>;
-    if constexpr (kCount > 1) fill<kCount - 1>();
+    of[kTiles][kCount] = multiply<Tile, kTerms, kTiles, kCount>;
+    if constexpr (kCount > 1) fill<kTiles, kCount - 1>();
   }
 };
 
 // How a weight's tiles are read. With `widen`, they are TileWide in the thread's scratch, `wide_block` bytes a block.
 struct Reader {
-  const Multiply* by_count = nullptr;
+  const Multiply (*of)[kTokens + 1] = nullptr;  // by tiles and tokens
   bool has_min = false;
   int zero = 0;
   int terms = 1;
@@ -267,7 +295,7 @@ struct Reader {
 template <class Tile, int kTerms>
 Reader reader() {
   static constexpr Multiplies<Tile, kTerms> kTable;
-  return {kTable.by_count, Tile::kHasMin, Dot<Tile>::kZero, kTerms, Tile::kGroups};
+  return {kTable.of, Tile::kHasMin, Dot<Tile>::kZero, kTerms, Tile::kGroups};
 }
 template <int kGroups, int kTerms>
 Reader wide_reader(void (*widen)(const std::byte*, int64_t, std::byte*)) {
@@ -338,9 +366,9 @@ int64_t packed_bytes(int64_t token_bytes) {
   return (chunk_tokens_for(token_bytes, kTokens) * token_bytes + 63) / 64 * 64;
 }
 
-// Of one thread: the packed activations of a chunk, then a wide tile.
+// Of one thread: the packed activations of a chunk, then wide tiles.
 int64_t thread_bytes(const Reader& read, int64_t blocks) {
-  return packed_bytes(blocks * token_block_bytes(read.terms, read.groups)) + blocks * read.wide_block;
+  return packed_bytes(blocks * token_block_bytes(read.terms, read.groups)) + kTilesAtOnce * blocks * read.wide_block;
 }
 
 size_t scratch_bytes(const NodeSizes& sizes, int team_size) {
@@ -349,7 +377,7 @@ size_t scratch_bytes(const NodeSizes& sizes, int team_size) {
 }
 
 bool supports(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs& attrs) {
-  return reader_of(inputs[3].format, attrs).by_count != nullptr;
+  return reader_of(inputs[3].format, attrs).of != nullptr;
 }
 
 void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
@@ -361,7 +389,7 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
   const int64_t tile_bytes = static_cast<int64_t>(tile16_bytes(weight.format, blocks * ops::kActivationBlock));
   const int64_t token_bytes = blocks * token_block_bytes(read.terms, read.groups);
   const int64_t chunk = chunk_tokens_for(token_bytes, kTokens);
-  const Claims claims(tokens, weight.rows, tile_bytes, chunk, team.size());
+  const Claims claims(tokens, weight.rows, tile_bytes, chunk, team.size(), kTilesAtOnce);
   std::byte* packed = args.scratch + team.rank() * thread_bytes(read, blocks);
   std::byte* wide = packed + packed_bytes(token_bytes);
   int64_t packed_chunk = -1;
@@ -374,20 +402,23 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
         (read.terms == 1 ? pack<1> : pack<2>)(args, part.first_token + first, count, read, packed + first * token_bytes);
       });
     }
-    for (int64_t n = part.first_tile; n < part.end_tile; ++n) {
-      const int64_t row = n * kTileRows;
-      const int lanes = static_cast<int>(weight.rows - row < kTileRows ? weight.rows - row : kTileRows);
-      const std::byte* tile = weight.data + n * tile_bytes;
+    for (int64_t n = part.first_tile, next; n < part.end_tile; n = next) {
+      next = n + kTilesAtOnce <= part.end_tile ? n + kTilesAtOnce : n + 1;
+      const int64_t row = n * kTileRows, bytes = (next - n) * tile_bytes, rows_left = weight.rows - (next - 1) * kTileRows;
+      const std::byte* raw = weight.data + n * tile_bytes;
+      const std::byte* tile = raw;
       if (read.widen != nullptr) {
-        read.widen(tile, blocks, wide);
+        for (int64_t i = 0; i < next - n; ++i) read.widen(raw + i * tile_bytes, blocks, wide + i * blocks * read.wide_block);
         tile = wide;
       }
-      const F32x16 bias_lanes = bias == nullptr ? zero_f32() : load_first(bias + row, lanes);
+      Place place{bias == nullptr ? nullptr : bias + row, static_cast<int>(rows_left < kTileRows ? rows_left : kTileRows), nullptr,
+                  out.strides[0]};
       even_parts(part.tokens, kTokens, [&](int64_t first, int count) {
-        read.by_count[count](tile, packed + first * token_bytes, blocks, bias_lanes, lanes,
-                             out.row<float>(part.first_token + first) + row, out.strides[0],
-                             Ahead{weight.data + (n + 1) * tile_bytes + tile_bytes * first / part.tokens,
-                                   part.tokens > kFewTokens ? 0 : tile_bytes * count / part.tokens / blocks});
+        place.out = out.row<float>(part.first_token + first) + row;
+        read.of[next - n][count](tile, read.widen == nullptr ? tile_bytes : blocks * read.wide_block, packed + first * token_bytes,
+                                 blocks, place,
+                                 Ahead{raw + bytes + bytes * first / part.tokens,
+                                       part.tokens > kFewTokens ? 0 : bytes * count / part.tokens / blocks});
       });
     }
   }

@@ -139,8 +139,9 @@ inline constexpr int64_t kFewTokens = 64;  // up to here reading the weights wei
 
 class Claims {
  public:
-  Claims(int64_t tokens, int64_t rows, int64_t tile_bytes, int64_t chunk, int team_size)
-      : tiles_((rows + kTileRows - 1) / kTileRows), chunk_(chunk), tokens_(tokens), team_(team_size) {
+  // Groups are whole multiples of `unit` tiles, but for the last.
+  Claims(int64_t tokens, int64_t rows, int64_t tile_bytes, int64_t chunk, int team_size, int unit = 1)
+      : tiles_((rows + kTileRows - 1) / kTileRows), chunk_(chunk), tokens_(tokens), team_(team_size), unit_(unit) {
     const int64_t chunks = (tokens + chunk - 1) / chunk;
     least_ = kLeastRun / (tile_bytes > 0 ? tile_bytes : 1);
     // Many tokens: bound by arithmetic, and a tile takes long.
@@ -183,13 +184,21 @@ class Claims {
 
   int64_t group_size(int64_t left) const {
     const int64_t all = (left + team_ - 1) / team_;
-    if (all < 2 * least_) return all < least_ ? least_ : all;
-    return left / (2 * team_);
+    const int64_t size = all >= 2 * least_ ? left / (2 * team_) : all < least_ ? least_ : all;
+    return (size + unit_ - 1) / unit_ * unit_;
   }
 
-  int64_t tiles_, chunk_, tokens_, team_;
+  int64_t tiles_, chunk_, tokens_, team_, unit_;
   int64_t least_ = 1;
   int64_t groups_ = 0, count_ = 0;
+};
+
+// Where a register tile's results go: `lanes` rows of its last tile exist.
+struct Place {
+  const float* bias;  // of its first row; null: none
+  int lanes;
+  float* out;
+  int64_t out_stride;
 };
 
 // The part of the next tile that is fetched during a call, `step` bytes with each block: arithmetic and memory overlap.
