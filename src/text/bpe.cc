@@ -1,7 +1,6 @@
 #include "text/bpe.h"
 
 #include <algorithm>
-#include <bit>
 #include <tuple>
 
 #include "text/both.h"
@@ -10,33 +9,10 @@
 
 namespace headrace::text {
 
-Bpe::MergeTable::MergeTable(size_t num_merges) : slots_(std::bit_ceil(num_merges + num_merges / 3 + 16)) {}
-
-void Bpe::MergeTable::insert(int32_t left, int32_t right, Merge merge) {
-  const uint64_t key = key_of(left, right), mixed = mix(key);
-  size_t slot = first_slot(mixed);
-  while (slots_[slot].key != UINT64_MAX && slots_[slot].key != key) slot = (slot + 1) & (slots_.size() - 1);
-  slots_[slot] = {key, merge};
-  const uint64_t bit = mixed >> (64 - kLogBits);
-  maybe_[bit / 64] |= uint64_t{1} << bit % 64;
-}
-
-Merge Bpe::MergeTable::find(int32_t left, int32_t right) const {
-  const uint64_t key = key_of(left, right), mixed = mix(key);
-  const uint64_t bit = mixed >> (64 - kLogBits);
-  if (!(maybe_[bit / 64] >> bit % 64 & 1)) return {kNoRank, -1};
-  size_t slot = first_slot(mixed);
-  while (slots_[slot].key != key) {
-    if (slots_[slot].key == UINT64_MAX) return {kNoRank, -1};
-    slot = (slot + 1) & (slots_.size() - 1);
-  }
-  return slots_[slot].merge;
-}
-
 Bpe::Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options)
     : vocabulary_(vocabulary),
       options_(std::move(options)),
-      merges_(num_merges),
+      merges_(num_merges, vocabulary.size()),
       num_ranks_(static_cast<uint32_t>(num_merges)) {
   for (int byte = 0; byte < 256; ++byte) {
     const char raw = static_cast<char>(byte);
@@ -102,7 +78,10 @@ Result<std::unique_ptr<Bpe>> Bpe::make(
                    ids[2 * i] < 0 ? left : ids[2 * i + 1] < 0 ? whole_right : std::string_view(joined));
     }
     if (bpe->stretches_ && made != last) bpe->stretches_->add(vocabulary.text(made));
-    bpe->merges_.insert(ids[2 * i], ids[2 * i + 1], {static_cast<uint32_t>(i), made});
+    if (!bpe->merges_.insert(ids[2 * i], ids[2 * i + 1], {static_cast<uint32_t>(i), made})) {
+      return error(Code::malformed, "merge {}, \"{}\" + \"{}\": too many merges before it were chosen to collide with it", i, left,
+                   whole_right);
+    }
   }
   return bpe;
 }
