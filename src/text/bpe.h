@@ -42,6 +42,8 @@ class Bpe : public Model {
 
  private:
   Status tokenize_stretch(std::string_view word, std::vector<Token>& out) const;
+  // Of the stretches that are joined as one, from the stretch [begin, end) on.
+  size_t end_of_run(std::string_view word, size_t begin, size_t end) const;
   Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options);
   void symbols_of_bytes(std::string_view word, std::vector<Symbol>& out) const;
   void symbols_of_chars(std::string_view word, std::vector<Symbol>& out) const;

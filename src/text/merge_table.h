@@ -47,7 +47,7 @@ class MergeTable {
     uint32_t rank = kNoRank;
   };
   static constexpr int kAwayBits = 8, kMaxAway = 1 << kAwayBits;
-  static constexpr int kHintBits = 21;  // 256 KiB
+  static constexpr int kHintBits = 22;  // 512 KiB
 
   // Below 2^(2 * id_bits_).
   uint64_t mix(int32_t left, int32_t right) const {
