@@ -39,49 +39,70 @@ Result<std::unique_ptr<Bpe>> Bpe::make(
     Options options) {
   std::unique_ptr<Bpe> bpe(new Bpe(vocabulary, merges.size(), std::move(options)));
   const std::string& prefix = bpe->options_.continuing_subword_prefix;
-  // The ids of each merge's two parts.
-  HugeVector<int32_t> ids(2 * merges.size());
+  const auto part_of_token = [&](std::string_view right) { return right.starts_with(prefix) ? right.substr(prefix.size()) : right; };
+  // The ids of each merge's two parts, and of what it makes; -1: there is none.
+  HugeVector<int32_t> parts(2 * merges.size()), made(merges.size());
   const auto find_parts = [&](size_t begin, size_t end) {
     constexpr size_t kBatch = 64;
-    std::array<std::string_view, 2 * kBatch> parts;
+    std::array<std::string_view, 2 * kBatch> texts;
     for (; begin < end; begin += kBatch) {
       const size_t n = std::min(kBatch, end - begin);
-      for (size_t i = 0; i < n; ++i) std::tie(parts[2 * i], parts[2 * i + 1]) = merges[begin + i];
-      vocabulary.find_each({parts.data(), 2 * n}, {&ids[2 * begin], 2 * n});
+      for (size_t i = 0; i < n; ++i) std::tie(texts[2 * i], texts[2 * i + 1]) = merges[begin + i];
+      vocabulary.find_each({texts.data(), 2 * n}, {&parts[2 * begin], 2 * n});
     }
+  };
+  // Published lists are in the order of the tokens that they make: the last one or the next one, mostly.
+  const auto find_made = [&](size_t begin, size_t end) {
+    int32_t id = -1;
+    const auto is_joined = [&](std::string_view left, std::string_view right) {
+      const std::string_view token = vocabulary.text(id);
+      return token.size() == left.size() + right.size() && token.starts_with(left) && token.ends_with(right);
+    };
+    std::string joined;
+    for (size_t i = begin; i < end; ++i) {
+      const std::string_view left = merges[i].first, right = part_of_token(merges[i].second);
+      if (!is_joined(left, right) && !(++id, is_joined(left, right))) {
+        joined = left;
+        joined += right;
+        id = vocabulary.find(joined);
+      }
+      made[i] = id;
+    }
+  };
+  const bool many = merges.size() > 1 << 16;
+  const auto find_all = [&](size_t begin, size_t end) {
+    find_parts(begin, end);
+    find_made(begin, end);
   };
   const size_t half = merges.size() / 2;
   run_both(
-      merges.size() > 1 << 16, [&] { find_parts(0, half); }, [&] { find_parts(half, merges.size()); });
-
-  // Published lists are in the order of the tokens that they make: the last one or the next one, mostly.
-  int32_t made = -1;
-  const auto joins_to = [&](int32_t id, std::string_view left, std::string_view right) {
-    const std::string_view token = vocabulary.text(id);
-    return token.size() == left.size() + right.size() && token.starts_with(left) && token.ends_with(right);
-  };
-  std::string joined;
-  constexpr size_t kAhead = 16;
+      many, [&] { find_all(0, half); }, [&] { find_all(half, merges.size()); });
   for (size_t i = 0; i < merges.size(); ++i) {
-    if (i + kAhead < merges.size()) bpe->merges_.prefetch(ids[2 * (i + kAhead)], ids[2 * (i + kAhead) + 1]);
-    const auto& [left, whole_right] = merges[i];
-    const std::string_view right = whole_right.starts_with(prefix) ? whole_right.substr(prefix.size()) : whole_right;
-    const int32_t last = made;
-    if (!joins_to(made, left, right) && !joins_to(++made, left, right)) {
-      joined = left;
-      joined += right;
-      made = vocabulary.find(joined);
+    if (parts[2 * i] >= 0 && parts[2 * i + 1] >= 0 && made[i] >= 0) continue;
+    const auto& [left, right] = merges[i];
+    const std::string joined = std::string(left).append(part_of_token(right));
+    return error(Code::malformed, "merge {}, \"{}\" + \"{}\": \"{}\" is not in the vocabulary", i, left, right,
+                 parts[2 * i] < 0 ? left : parts[2 * i + 1] < 0 ? right : std::string_view(joined));
+  }
+
+  size_t num_inserted = 0;
+  const auto insert_all = [&] {
+    constexpr size_t kAhead = 16;
+    for (size_t i = 0; i < merges.size(); ++i, ++num_inserted) {
+      if (i + kAhead < merges.size()) bpe->merges_.prefetch(parts[2 * (i + kAhead)], parts[2 * (i + kAhead) + 1]);
+      if (!bpe->merges_.insert(parts[2 * i], parts[2 * i + 1], {static_cast<uint32_t>(i), made[i]})) break;
     }
-    const bool parts_missing = ids[2 * i] < 0 || ids[2 * i + 1] < 0;
-    if (parts_missing || made < 0) {
-      return error(Code::malformed, "merge {}, \"{}\" + \"{}\": \"{}\" is not in the vocabulary", i, left, whole_right,
-                   ids[2 * i] < 0 ? left : ids[2 * i + 1] < 0 ? whole_right : std::string_view(joined));
+  };
+  const auto add_stretches = [&] {
+    for (size_t i = 0; bpe->stretches_ && i < merges.size(); ++i) {
+      if (i == 0 || made[i] != made[i - 1]) bpe->stretches_->add(vocabulary.text(made[i]));
     }
-    if (bpe->stretches_ && made != last) bpe->stretches_->add(vocabulary.text(made));
-    if (!bpe->merges_.insert(ids[2 * i], ids[2 * i + 1], {static_cast<uint32_t>(i), made})) {
-      return error(Code::malformed, "merge {}, \"{}\" + \"{}\": too many merges before it were chosen to collide with it", i, left,
-                   whole_right);
-    }
+  };
+  run_both(many && bpe->stretches_, insert_all, add_stretches);
+  if (num_inserted < merges.size()) {
+    const auto& [left, right] = merges[num_inserted];
+    return error(Code::malformed, "merge {}, \"{}\" + \"{}\": too many merges before it were chosen to collide with it", num_inserted,
+                 left, right);
   }
   return bpe;
 }
