@@ -1,7 +1,6 @@
 #include "text/bpe.h"
 
 #include <algorithm>
-#include <bit>
 #include <tuple>
 
 #include "text/both.h"
@@ -10,33 +9,10 @@
 
 namespace headrace::text {
 
-Bpe::MergeTable::MergeTable(size_t num_merges) : slots_(std::bit_ceil(num_merges + num_merges / 3 + 16)) {}
-
-void Bpe::MergeTable::insert(int32_t left, int32_t right, Merge merge) {
-  const uint64_t key = key_of(left, right), mixed = mix(key);
-  size_t slot = first_slot(mixed);
-  while (slots_[slot].key != UINT64_MAX && slots_[slot].key != key) slot = (slot + 1) & (slots_.size() - 1);
-  slots_[slot] = {key, merge};
-  const uint64_t bit = mixed >> (64 - kLogBits);
-  maybe_[bit / 64] |= uint64_t{1} << bit % 64;
-}
-
-Merge Bpe::MergeTable::find(int32_t left, int32_t right) const {
-  const uint64_t key = key_of(left, right), mixed = mix(key);
-  const uint64_t bit = mixed >> (64 - kLogBits);
-  if (!(maybe_[bit / 64] >> bit % 64 & 1)) return {kNoRank, -1};
-  size_t slot = first_slot(mixed);
-  while (slots_[slot].key != key) {
-    if (slots_[slot].key == UINT64_MAX) return {kNoRank, -1};
-    slot = (slot + 1) & (slots_.size() - 1);
-  }
-  return slots_[slot].merge;
-}
-
 Bpe::Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options)
     : vocabulary_(vocabulary),
       options_(std::move(options)),
-      merges_(num_merges),
+      merges_(num_merges, vocabulary.size()),
       num_ranks_(static_cast<uint32_t>(num_merges)) {
   for (int byte = 0; byte < 256; ++byte) {
     const char raw = static_cast<char>(byte);
@@ -63,46 +39,70 @@ Result<std::unique_ptr<Bpe>> Bpe::make(
     Options options) {
   std::unique_ptr<Bpe> bpe(new Bpe(vocabulary, merges.size(), std::move(options)));
   const std::string& prefix = bpe->options_.continuing_subword_prefix;
-  // The ids of each merge's two parts.
-  HugeVector<int32_t> ids(2 * merges.size());
+  const auto part_of_token = [&](std::string_view right) { return right.starts_with(prefix) ? right.substr(prefix.size()) : right; };
+  // The ids of each merge's two parts, and of what it makes; -1: there is none.
+  HugeVector<int32_t> parts(2 * merges.size()), made(merges.size());
   const auto find_parts = [&](size_t begin, size_t end) {
     constexpr size_t kBatch = 64;
-    std::array<std::string_view, 2 * kBatch> parts;
+    std::array<std::string_view, 2 * kBatch> texts;
     for (; begin < end; begin += kBatch) {
       const size_t n = std::min(kBatch, end - begin);
-      for (size_t i = 0; i < n; ++i) std::tie(parts[2 * i], parts[2 * i + 1]) = merges[begin + i];
-      vocabulary.find_each({parts.data(), 2 * n}, {&ids[2 * begin], 2 * n});
+      for (size_t i = 0; i < n; ++i) std::tie(texts[2 * i], texts[2 * i + 1]) = merges[begin + i];
+      vocabulary.find_each({texts.data(), 2 * n}, {&parts[2 * begin], 2 * n});
     }
+  };
+  // Published lists are in the order of the tokens that they make: the last one or the next one, mostly.
+  const auto find_made = [&](size_t begin, size_t end) {
+    int32_t id = -1;
+    const auto is_joined = [&](std::string_view left, std::string_view right) {
+      const std::string_view token = vocabulary.text(id);
+      return token.size() == left.size() + right.size() && token.starts_with(left) && token.ends_with(right);
+    };
+    std::string joined;
+    for (size_t i = begin; i < end; ++i) {
+      const std::string_view left = merges[i].first, right = part_of_token(merges[i].second);
+      if (!is_joined(left, right) && !(++id, is_joined(left, right))) {
+        joined = left;
+        joined += right;
+        id = vocabulary.find(joined);
+      }
+      made[i] = id;
+    }
+  };
+  const bool many = merges.size() > 1 << 16;
+  const auto find_all = [&](size_t begin, size_t end) {
+    find_parts(begin, end);
+    find_made(begin, end);
   };
   const size_t half = merges.size() / 2;
   run_both(
-      merges.size() > 1 << 16, [&] { find_parts(0, half); }, [&] { find_parts(half, merges.size()); });
-
-  // Published lists are in the order of the tokens that they make: the last one or the next one, mostly.
-  int32_t made = -1;
-  const auto joins_to = [&](int32_t id, std::string_view left, std::string_view right) {
-    const std::string_view token = vocabulary.text(id);
-    return token.size() == left.size() + right.size() && token.starts_with(left) && token.ends_with(right);
-  };
-  std::string joined;
-  constexpr size_t kAhead = 16;
+      many, [&] { find_all(0, half); }, [&] { find_all(half, merges.size()); });
   for (size_t i = 0; i < merges.size(); ++i) {
-    if (i + kAhead < merges.size()) bpe->merges_.prefetch(ids[2 * (i + kAhead)], ids[2 * (i + kAhead) + 1]);
-    const auto& [left, whole_right] = merges[i];
-    const std::string_view right = whole_right.starts_with(prefix) ? whole_right.substr(prefix.size()) : whole_right;
-    const int32_t last = made;
-    if (!joins_to(made, left, right) && !joins_to(++made, left, right)) {
-      joined = left;
-      joined += right;
-      made = vocabulary.find(joined);
+    if (parts[2 * i] >= 0 && parts[2 * i + 1] >= 0 && made[i] >= 0) continue;
+    const auto& [left, right] = merges[i];
+    const std::string joined = std::string(left).append(part_of_token(right));
+    return error(Code::malformed, "merge {}, \"{}\" + \"{}\": \"{}\" is not in the vocabulary", i, left, right,
+                 parts[2 * i] < 0 ? left : parts[2 * i + 1] < 0 ? right : std::string_view(joined));
+  }
+
+  size_t num_inserted = 0;
+  const auto insert_all = [&] {
+    constexpr size_t kAhead = 16;
+    for (size_t i = 0; i < merges.size(); ++i, ++num_inserted) {
+      if (i + kAhead < merges.size()) bpe->merges_.prefetch(parts[2 * (i + kAhead)], parts[2 * (i + kAhead) + 1]);
+      if (!bpe->merges_.insert(parts[2 * i], parts[2 * i + 1], {static_cast<uint32_t>(i), made[i]})) break;
     }
-    const bool parts_missing = ids[2 * i] < 0 || ids[2 * i + 1] < 0;
-    if (parts_missing || made < 0) {
-      return error(Code::malformed, "merge {}, \"{}\" + \"{}\": \"{}\" is not in the vocabulary", i, left, whole_right,
-                   ids[2 * i] < 0 ? left : ids[2 * i + 1] < 0 ? whole_right : std::string_view(joined));
+  };
+  const auto add_stretches = [&] {
+    for (size_t i = 0; bpe->stretches_ && i < merges.size(); ++i) {
+      if (i == 0 || made[i] != made[i - 1]) bpe->stretches_->add(vocabulary.text(made[i]));
     }
-    if (bpe->stretches_ && made != last) bpe->stretches_->add(vocabulary.text(made));
-    bpe->merges_.insert(ids[2 * i], ids[2 * i + 1], {static_cast<uint32_t>(i), made});
+  };
+  run_both(many && bpe->stretches_, insert_all, add_stretches);
+  if (num_inserted < merges.size()) {
+    const auto& [left, right] = merges[num_inserted];
+    return error(Code::malformed, "merge {}, \"{}\" + \"{}\": too many merges before it were chosen to collide with it", num_inserted,
+                 left, right);
   }
   return bpe;
 }
@@ -155,20 +155,37 @@ void Bpe::symbols_of_chars(std::string_view word, std::vector<Symbol>& out) cons
   flush_unknown();
 }
 
+// Where long stretches are joined as one, windows take turns (bpe_merge.h), which takes less time. Where two short ones stand
+// side by side, the cache does better.
+size_t Bpe::end_of_run(std::string_view word, size_t begin, size_t end) const {
+  constexpr size_t kLong = 48;  // bytes
+  bool was_long = end - begin > kLong;
+  if (!was_long) return end;
+  while (end < word.size()) {
+    const size_t next = stretches_->end(word, end);
+    const bool is_long = next - end > kLong;
+    if (!was_long && !is_long) break;
+    was_long = is_long;
+    end = next;
+  }
+  return end;
+}
+
 Status Bpe::tokenize(std::string_view word, std::vector<Token>& out) const {
   WordCache& cache = WordCache::of_thread();
   for (size_t begin = 0, end; begin < word.size(); begin = end) {
     end = stretches_ ? stretches_->end(word, begin) : word.size();
     const auto first = static_cast<uint32_t>(begin);
-    const std::string_view stretch = word.substr(begin, end - begin);
-    if (cache.find(owner_, stretch, first, out)) continue;
+    if (cache.find(owner_, word.substr(begin, end - begin), first, out)) continue;
+    end = end_of_run(word, begin, end);
+    const std::string_view run = word.substr(begin, end - begin);
     const size_t count = out.size();
-    HR_RETURN_IF_ERROR(tokenize_stretch(stretch, out));
+    HR_RETURN_IF_ERROR(tokenize_stretch(run, out));
     for (size_t i = count; i < out.size(); ++i) {
       out[i].begin += first;
       out[i].end += first;
     }
-    if (out.size() > count) cache.keep(owner_, stretch, first, &out[count], out.size() - count);
+    if (out.size() > count) cache.keep(owner_, run, first, &out[count], out.size() - count);
   }
   return {};
 }
@@ -193,8 +210,14 @@ Status Bpe::tokenize_stretch(std::string_view word, std::vector<Token>& out) con
   } else {
     symbols_of_chars(word, symbols);
   }
-  merge_symbols(symbols, num_ranks_,
-                [&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
+  struct LookUp {
+    const MergeTable& merges;
+    Merge operator()(const Symbol& left, const Symbol& right) const { return merges.find(left.id, right.id); }
+    [[gnu::always_inline]] void prefetch(const Symbol& left, const Symbol& right) const {
+      merges.prefetch(left.id, right.id);
+    }
+  };
+  merge_symbols(symbols, num_ranks_, LookUp{merges_});
   for (const Symbol& s : symbols) out.push_back({s.id, s.begin, s.end});
   if (symbols.capacity() > 1 << 16) symbols = {};
   return {};

@@ -11,8 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/bpe_merge.h"
-#include "text/huge_allocator.h"
+#include "text/merge_table.h"
 #include "text/model.h"
 #include "text/stretches.h"
 #include "text/vocabulary.h"
@@ -43,36 +42,8 @@ class Bpe : public Model {
 
  private:
   Status tokenize_stretch(std::string_view word, std::vector<Token>& out) const;
-  // Pairs of ids -> merge, by open addressing: 16 bytes a slot, at most three quarters full. Most pairs that are looked up are
-  // no merge: one bit of a table that stays in the second-level cache tells so.
-  class MergeTable {
-   public:
-    explicit MergeTable(size_t num_merges);
-    void insert(int32_t left, int32_t right, Merge merge);
-    Merge find(int32_t left, int32_t right) const;
-    // Asks for the memory that insert() or find() of the pair will look at.
-    void prefetch(int32_t left, int32_t right) const {
-      __builtin_prefetch(&slots_[first_slot(mix(key_of(left, right)))]);
-    }
-
-   private:
-    static constexpr int kLogBits = 21;  // 256 KiB
-    static uint64_t mix(uint64_t key) {
-      key *= 0x9E3779B97F4A7C15;
-      return key ^ key >> 32;
-    }
-    struct Slot {
-      uint64_t key = UINT64_MAX;  // no pair: ids are non-negative
-      Merge merge{kNoRank, -1};
-    };
-    static uint64_t key_of(int32_t left, int32_t right) {
-      return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-    }
-    size_t first_slot(uint64_t mixed) const { return mixed & (slots_.size() - 1); }
-    HugeVector<Slot> slots_;
-    std::vector<uint64_t> maybe_ = std::vector<uint64_t>((size_t{1} << kLogBits) / 64);  // by the upper bits of mix()
-  };
-
+  // Of the stretches that are joined as one, from the stretch [begin, end) on.
+  size_t end_of_run(std::string_view word, size_t begin, size_t end) const;
   Bpe(const Vocabulary& vocabulary, size_t num_merges, Options options);
   void symbols_of_bytes(std::string_view word, std::vector<Symbol>& out) const;
   void symbols_of_chars(std::string_view word, std::vector<Symbol>& out) const;

@@ -183,7 +183,7 @@ Status read_list(Reader& reader, const char* name, char open, char close, Elemen
 
 }  // namespace
 
-JsonLists take_lists(std::string_view file) {
+JsonLists take_lists(std::string_view file, const std::function<void(std::string_view)>& found_vocab) {
   JsonLists lists;
   struct Cut {
     size_t begin, end;
@@ -213,6 +213,7 @@ JsonLists take_lists(std::string_view file) {
       if (list != nullptr) {
         *list = file.substr(begin, reader.at() - begin);
         cuts.push_back({begin, reader.at()});
+        if (list == &lists.vocab && found_vocab) found_vocab(*list);
       }
       return true;
     });

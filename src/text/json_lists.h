@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,7 +23,9 @@ struct JsonLists {
 };
 
 // Never fails: where the text is not what it looks for, `rest` is the whole text, for a JSON parser to judge.
-JsonLists take_lists(std::string_view file);
+// `found_vocab` gets each value of model.vocab when its end is known, before the rest of the file is looked through; the last
+// one counts.
+JsonLists take_lists(std::string_view file, const std::function<void(std::string_view)>& found_vocab = {});
 
 // Each error is malformed and says at which byte of the list. What they give are views into the list, or into `decoded` for
 // strings that have escapes.

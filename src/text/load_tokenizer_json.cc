@@ -120,30 +120,47 @@ Status read_unigram(const json& file, const json& model, std::string_view list, 
 // Of a list this long (bytes), the time it takes to read is above that of starting a thread.
 constexpr size_t kLargeList = size_t{1} << 18;
 
-Status read_vocabulary(std::string_view list, Vocabulary& vocabulary, std::deque<std::string>& decoded) {
+Result<std::unique_ptr<Vocabulary>> read_vocabulary(std::string_view list) {
+  auto vocabulary = std::make_unique<Vocabulary>();
+  std::deque<std::string> decoded;
   HR_ASSIGN_OR_RETURN(const ListedIds ids, read_ids(list, decoded));
   size_t num_bytes = 0;
   for (const auto& [token, id] : ids) num_bytes += token.size();
-  vocabulary.reserve(ids.size(), num_bytes);
-  return vocabulary.add_all(ids);
+  vocabulary->reserve(ids.size(), num_bytes);
+  HR_RETURN_IF_ERROR(vocabulary->add_all(ids));
+  return vocabulary;
 }
 
-Status read_model(const json& file, const JsonLists& lists, bool byte_level, Parts& parts) {
+// Reads a large list of token -> id beside the rest of the file.
+class VocabularyReader {
+ public:
+  void begin(std::string_view list) {
+    if (thread_) return;
+    list_ = list;
+    thread_ = start_beside(list.size() > kLargeList && list.starts_with('{'), [this] { vocabulary_ = read_vocabulary(list_); });
+  }
+  // Of the list that counts, whether it was begun or not.
+  Result<std::unique_ptr<Vocabulary>> finish(std::string_view list) {
+    const bool begun = thread_ && list.data() == list_.data();
+    thread_.reset();
+    return begun ? std::move(vocabulary_) : read_vocabulary(list);
+  }
+
+ private:
+  std::string_view list_;
+  Result<std::unique_ptr<Vocabulary>> vocabulary_;
+  std::optional<std::jthread> thread_;  // the last member: it is waited for before the others go
+};
+
+Status read_model(const json& file, const JsonLists& lists, VocabularyReader& reader, bool byte_level, Parts& parts) {
   const json& model = file.at("model");
   const std::string type = model_type(model);
   if (type == "Unigram") return read_unigram(file, model, lists.vocab, parts);
   if (type != "BPE" && type != "WordPiece" && type != "WordLevel") return unsupported("model", type);
-  auto vocabulary = std::make_unique<Vocabulary>();
-  std::deque<std::string> decoded, decoded_merges;
-  Status read_ids_status;
+  std::deque<std::string> decoded;
   Result<Merges> merges;
-  run_both(
-      lists.merges.size() > kLargeList,
-      [&] { read_ids_status = read_vocabulary(lists.vocab, *vocabulary, decoded); },
-      [&] {
-        if (type == "BPE") merges = read_merges(lists.merges, decoded_merges);
-      });
-  HR_RETURN_IF_ERROR(read_ids_status);
+  if (type == "BPE") merges = read_merges(lists.merges, decoded);
+  HR_ASSIGN_OR_RETURN(auto vocabulary, reader.finish(lists.vocab));
   if (type == "BPE") {
     if (!merges) return merges.error();
     HR_ASSIGN_OR_RETURN(parts.model, read_bpe(model, *merges, *vocabulary, byte_level));
@@ -474,7 +491,7 @@ Result<Padding> read_padding(const json& component) {
   return rule;
 }
 
-Result<std::unique_ptr<Tokenizer>> load(const json& file, const JsonLists& lists) {
+Result<std::unique_ptr<Tokenizer>> load(const json& file, const JsonLists& lists, VocabularyReader& reader) {
   const auto part = [&](const char* name) { return file.value(name, json()); };
   Parts parts;
   if (const json normalizer = part("normalizer"); !normalizer.is_null()) {
@@ -482,7 +499,7 @@ Result<std::unique_ptr<Tokenizer>> load(const json& file, const JsonLists& lists
   }
   const json pre_tokenizer = part("pre_tokenizer");
   HR_ASSIGN_OR_RETURN(const bool byte_level, read_pre_tokenizers(pre_tokenizer, file.at("model"), parts.pre_tokenizers));
-  HR_RETURN_IF_ERROR(read_model(file, lists, byte_level, parts));
+  HR_RETURN_IF_ERROR(read_model(file, lists, reader, byte_level, parts));
   if (parts.normalizer) {
     // The library decodes a token that it looks for in the normalized text to what it looks for.
     for (AddedToken& token : parts.added) {
@@ -508,8 +525,9 @@ Result<std::unique_ptr<Tokenizer>> load(const json& file, const JsonLists& lists
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::from_tokenizer_json(std::string_view text) {
   try {
-    const JsonLists lists = take_lists(text);
-    return load(json::parse(lists.rest), lists);
+    VocabularyReader reader;
+    const JsonLists lists = take_lists(text, [&](std::string_view vocab) { reader.begin(vocab); });
+    return load(json::parse(lists.rest), lists, reader);
   } catch (const json::exception& e) {
     return error(Code::malformed, "tokenizer.json: {}", e.what());
   }

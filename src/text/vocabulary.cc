@@ -16,12 +16,17 @@ Status Vocabulary::add_hashed(std::string_view token, uint64_t hash, int64_t id)
     return make_status(Code::malformed, "vocabulary: id {} is given to both \"{}\" and \"{}\"", id,
                        text(id32), token);
   }
-  if (!table_.insert_hashed(token, hash, id32)) {
+  if (token.size() > StringTable::kMaxBytes - table_.num_bytes()) {
+    return make_status(Code::malformed, "vocabulary: id {}: want at most {} bytes of tokens, got {} and {} more", id,
+                       StringTable::kMaxBytes, table_.num_bytes(), token.size());
+  }
+  const uint32_t place = table_.insert_hashed(token, hash, id32);
+  if (place == StringTable::kNone) {
     return make_status(Code::malformed, "vocabulary: token \"{}\" is there twice, with ids {} and {}", token,
                        table_.find(token), id);
   }
-  if (id32 >= size()) entry_of_.resize(id + 1, -1);
-  entry_of_[id] = static_cast<int32_t>(table_.size() - 1);
+  if (id32 >= size()) place_of_.resize(id + 1, StringTable::kNone);
+  place_of_[id] = place;
   return {};
 }
 

@@ -17,8 +17,8 @@ class Vocabulary {
   static constexpr int64_t kMaxId = (1 << 22) - 1;
 
   void reserve(size_t num_tokens, size_t num_bytes) { table_.reserve(num_tokens, num_bytes); }
-  // Errors: malformed, for an id that is negative, taken or over kMaxId, and for a token that is there
-  // already.
+  // Errors: malformed, for an id that is negative, taken or over kMaxId, for a token that is there already, and for more than
+  // 4 GiB of tokens.
   Status add(std::string_view token, int64_t id);
   // add() of each pair, the memory for several fetched at a time.
   template <class Pairs>
@@ -42,18 +42,18 @@ class Vocabulary {
   void find_each(std::span<const std::string_view> tokens, std::span<int32_t> ids) const {
     table_.find_each(tokens, ids);
   }
-  bool has(int32_t id) const { return id >= 0 && id < size() && entry_of_[id] >= 0; }
+  bool has(int32_t id) const { return id >= 0 && id < size() && place_of_[id] != StringTable::kNone; }
   // Empty outside the vocabulary.
   std::string_view text(int32_t id) const {
-    return has(id) ? table_.text_at(entry_of_[id]) : std::string_view();
+    return has(id) ? table_.text_at(place_of_[id]) : std::string_view();
   }
-  int32_t size() const { return static_cast<int32_t>(entry_of_.size()); }  // 1 + the largest id
+  int32_t size() const { return static_cast<int32_t>(place_of_.size()); }  // 1 + the largest id
 
  private:
   Status add_hashed(std::string_view token, uint64_t hash, int64_t id);
 
   StringTable table_;
-  std::vector<int32_t> entry_of_;  // by id; -1: a gap
+  std::vector<uint32_t> place_of_;  // by id, in table_; kNone: a gap
 };
 
 }  // namespace headrace::text
