@@ -164,6 +164,8 @@ TEST_P(TinyBert, EmbeddingsEqualTheReferenceAndDoNotDependOnTheBatch) {
     for (const bool exact : {true, false}) {
       SCOPED_TRACE(fmt::format("{} {}", isa_name(isa), exact ? "exact" : "default"));
       const auto engine = open_tiny(folder, exact ? DtypePolicy::exact() : DtypePolicy(), isa);
+      // Weights are bf16: where the machine multiplies it natively, the default rounds activations to its 8 bits.
+      const double tolerance = exact ? 1e-4 : 2e-3;
       std::vector<std::vector<int32_t>> inputs;
       for (const auto& [index, bits] : texts) inputs.push_back(ids_of(bits));
       const auto together = embed(*engine, inputs);
@@ -171,7 +173,7 @@ TEST_P(TinyBert, EmbeddingsEqualTheReferenceAndDoNotDependOnTheBatch) {
       for (size_t i = 0; i < inputs.size(); ++i) {
         const std::vector<float>& want = wanted.at(std::to_string(i));
         ASSERT_EQ(together->vectors[i].size(), want.size());
-        for (size_t j = 0; j < want.size(); ++j) EXPECT_NEAR(together->vectors[i][j], want[j], 1e-4) << i << " " << j;
+        for (size_t j = 0; j < want.size(); ++j) EXPECT_NEAR(together->vectors[i][j], want[j], tolerance) << i << " " << j;
         const auto alone = embed(*engine, {inputs[i]});
         ASSERT_TRUE(alone.has_value());
         EXPECT_EQ(alone->vectors[0], together->vectors[i]);

@@ -144,6 +144,7 @@ void each_case(std::span<const Format> formats, std::span<const Format> bench_fo
     for (const int64_t tokens : {0, 1, 2, 3, 5, 17}) add(format, tokens, 40, odd, false);
     add(format, 50, 17, fits(format, 576) ? 576 : 512, false);
     add(format, 1, 1, fits(format, 32) ? 32 : 256, false);
+    add(format, 80, 40, fits(format, 32) ? 32 : 256, false);  // many tokens, few tiles
   }
   for (const Format format : bench_formats) {
     for (const Size& size : kRealSizes) {

@@ -136,8 +136,8 @@ struct Kernel {
   Isa isa = Isa::generic;               // the least level that runs it (CPU)
   int priority = 0;                     // the highest supported one is taken
   bool row_invariant = true;            // a row's bits depend on that row's inputs alone: the driver proves it
-  // Member m writes the rows of share(T) of each output and reads no other row of its tensors (the driver proves it): such
-  // kernels follow each other without a barrier.
+  // Member m writes the rows of share(T) of each output and reads no other row of its tensors (the driver proves it); it claims
+  // nothing. Such kernels follow each other without a barrier.
   bool by_rows = false;
   WeightLayout layout = WeightLayout::row_major;  // how it wants its matrices; vectors always come as dense_f32
   // Types it computes; null: all that infer() accepts.

@@ -216,7 +216,10 @@ void Program::run(DeviceQueue& queue, const Bindings& bucket, const Bindings& si
         }
         TeamState one(1);
         Team self(one, 0);
-        run_calls(stage.alone, stage.end, self);
+        for (int32_t i = stage.alone; i < stage.end; ++i) {
+          run_calls(i, i + 1, self);
+          self.barrier();
+        }
         if (node_seconds != nullptr) stage_start = Clock::now();
       });
     }

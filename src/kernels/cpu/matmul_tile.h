@@ -184,8 +184,8 @@ class Claims {
 
   int64_t group_size(int64_t left) const {
     const int64_t all = (left + team_ - 1) / team_;
-    const int64_t size = all >= 2 * least_ ? left / (2 * team_) : all < least_ ? least_ : all;
-    return (size + unit_ - 1) / unit_ * unit_;
+    const int64_t size = all >= 2 * least_ ? left / (2 * team_) : all;
+    return ((size < least_ ? least_ : size) + unit_ - 1) / unit_ * unit_;
   }
 
   int64_t tiles_, chunk_, tokens_, team_, unit_;
