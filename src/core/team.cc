@@ -23,7 +23,9 @@ void Team::release(uint32_t generation) {
   state.arrived.store(0, std::memory_order_relaxed);
   state.next_tile.store(0, std::memory_order_relaxed);
   if (state.size == 1) return;
-  state.generation.store(generation + 1, std::memory_order_release);
+  // Sequentially consistent: notify_all() looks for sleepers, and a store that is still on its way to memory then would let one
+  // fall asleep on the old value, for good.
+  state.generation.store(generation + 1, std::memory_order_seq_cst);
   state.generation.notify_all();
 }
 

@@ -37,7 +37,7 @@ ThreadTeam::ThreadTeam(int size) : state_(size) {
 
 ThreadTeam::~ThreadTeam() {
   stop_.store(true, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.fetch_add(1, std::memory_order_seq_cst);
   epoch_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
@@ -48,7 +48,7 @@ void ThreadTeam::run(const std::function<void(Team&)>& work) {
   if (others > 0) {
     work_ = &work;
     running_.store(others, std::memory_order_relaxed);
-    epoch_.fetch_add(1, std::memory_order_release);
+    epoch_.fetch_add(1, std::memory_order_seq_cst);
     epoch_.notify_all();
   }
   Team self(state_, 0);
