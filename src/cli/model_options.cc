@@ -28,6 +28,10 @@ Status set_log_level_by_name(std::string_view name) {
 
 }  // namespace
 
+void declare_log_level(Options& options) {
+  options.custom("--log-level", "LEVEL", "debug, info, warning, error or off (warning)", set_log_level_by_name);
+}
+
 void declare_weights(Options& options, std::optional<Format>& target, std::string_view help) {
   options.custom("--weights", io::weight_formats("|"), help, [&target](std::string_view name) -> Status {
     HR_ASSIGN_OR_RETURN(target, io::parse_weight_format(name));
@@ -62,7 +66,7 @@ void ModelOptions::declare_engine(Options& options, const std::vector<std::strin
                    return {};
                  });
   options.texts(serving.skip_passes, "--skip-pass", "NAME", "Leave out a pass of the graph; `all` leaves out every one");
-  options.custom("--log-level", "LEVEL", "debug, info, warning, error or off (warning)", set_log_level_by_name);
+  declare_log_level(options);
 }
 
 Status ModelOptions::check_device() const {

@@ -26,7 +26,7 @@ struct ModelOptions {
   Status check_device() const;
 };
 
-// Declares --weights.
+void declare_log_level(Options& options);
 void declare_weights(Options& options, std::optional<Format>& target, std::string_view help);
 
 // Errors: those of ServingModel::open, resolve_model() and check_device().
