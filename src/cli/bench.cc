@@ -182,6 +182,7 @@ void print_json(const Report& report, const engine::ServingModel& model, const B
               {"threads", report.roof.threads},
               {"activations", bench.model.serving.exact ? "f32" : "default"},
               {"dummy_weights", bench.model.serving.dummy_weights}};
+  if (bench.model.serving.weights) out["weights"] = format_info(*bench.model.serving.weights).name;
   if (bench.model.serving.dummy_weights) {
     out["dummy_seed"] = 0;
     out["dummy_format"] = format_info(bench.model.serving.dummy_format).name;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/resolve_model.h"
 #include "cli/terminal.h"
+#include "io/requantized_source.h"
 
 namespace headrace::cli {
 namespace {
@@ -27,6 +28,17 @@ Status set_log_level_by_name(std::string_view name) {
 
 }  // namespace
 
+void declare_log_level(Options& options) {
+  options.custom("--log-level", "LEVEL", "debug, info, warning, error or off (warning)", set_log_level_by_name);
+}
+
+void declare_weights(Options& options, std::optional<Format>& target, std::string_view help) {
+  options.custom("--weights", io::weight_formats("|"), help, [&target](std::string_view name) -> Status {
+    HR_ASSIGN_OR_RETURN(target, io::parse_weight_format(name));
+    return {};
+  });
+}
+
 void ModelOptions::declare_model(Options& options) {
   options.positional(path, "MODEL", kModelHelp);
 }
@@ -40,6 +52,9 @@ void ModelOptions::declare_engine(Options& options, const std::vector<std::strin
                    HR_ASSIGN_OR_RETURN(serving.isa, parse_isa(name));
                    return {};
                  });
+  declare_weights(options, serving.weights,
+                  "Round the weights to this format while they load; with q4_0 and q4_1 the embedding and the head become q8_0 "
+                  "(as stored)");
   for (const engine::OptionRow& row : engine::engine_options()) {
     if (std::find(without.begin(), without.end(), row.flag) != without.end()) continue;
     options.integer(serving.config.*row.member, row.flag, "N", fmt::format("{} ({})", row.help, row.default_value),
@@ -51,7 +66,7 @@ void ModelOptions::declare_engine(Options& options, const std::vector<std::strin
                    return {};
                  });
   options.texts(serving.skip_passes, "--skip-pass", "NAME", "Leave out a pass of the graph; `all` leaves out every one");
-  options.custom("--log-level", "LEVEL", "debug, info, warning, error or off (warning)", set_log_level_by_name);
+  declare_log_level(options);
 }
 
 Status ModelOptions::check_device() const {

@@ -2,6 +2,7 @@
 // The arguments that every command which runs a model shares, and the opening of that model with a progress bar.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,9 @@ struct ModelOptions {
   // Errors: unsupported for a device that this build lacks.
   Status check_device() const;
 };
+
+void declare_log_level(Options& options);
+void declare_weights(Options& options, std::optional<Format>& target, std::string_view help);
 
 // Errors: those of ServingModel::open, resolve_model() and check_device().
 Result<std::unique_ptr<engine::ServingModel>> open_model(const ModelOptions& options);

@@ -10,7 +10,7 @@
 namespace headrace::cli {
 
 Result<PlanPage> make_plan_page(const ModelOptions& options, int64_t tokens) {
-  HR_ASSIGN_OR_RETURN(const std::unique_ptr<io::ModelSource> source, io::ModelSource::open(options.path));
+  HR_ASSIGN_OR_RETURN(const std::unique_ptr<io::ModelSource> source, engine::open_source(options.path, options.serving));
   const engine::EngineConfig& config = options.serving.config;
   HR_ASSIGN_OR_RETURN(
       const runtime::StepProgram step,

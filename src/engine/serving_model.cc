@@ -8,6 +8,7 @@
 #include "engine/text_parts.h"
 #include "engine/vocab_spec.h"
 #include "io/model_source.h"
+#include "io/requantized_source.h"
 #include "runtime/local_runner.h"
 
 namespace headrace::engine {
@@ -47,17 +48,20 @@ Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(io::VocabMetadata vocab) {
   return text::Tokenizer::from_vocab(to_spec(std::move(vocab)));
 }
 
+Result<std::unique_ptr<io::ModelSource>> open_source(const std::string& path, const ServingOptions& options) {
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<io::ModelSource> source,
+                      options.dummy_weights ? io::ModelSource::open_dummy(path, kDummySeed, options.dummy_format)
+                                            : io::ModelSource::open(path));
+  if (!options.weights) return source;
+  return io::requantize(std::move(source), *options.weights);
+}
+
 ServingModel::~ServingModel() = default;
 
 Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path, const ServingOptions& options) {
   const TimePoint start = Clock::now();
   HR_RETURN_IF_ERROR(check_config(options.config));
-  std::unique_ptr<io::ModelSource> source;
-  if (options.dummy_weights) {
-    HR_ASSIGN_OR_RETURN(source, io::ModelSource::open_dummy(path, kDummySeed, options.dummy_format));
-  } else {
-    HR_ASSIGN_OR_RETURN(source, io::ModelSource::open(path));
-  }
+  HR_ASSIGN_OR_RETURN(const std::unique_ptr<io::ModelSource> source, open_source(path, options));
   HR_ASSIGN_OR_RETURN(TextParts parts, open_text_parts(*source));
 
   runtime::RunnerOptions runner_options;

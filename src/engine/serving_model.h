@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,7 @@ struct ServingOptions {
   Isa isa = detect_isa();
   bool dummy_weights = false;     // a config.json alone; the seed is 0
   Format dummy_format = Format::bf16;
+  std::optional<Format> weights;  // rounded to this while they load (io/requantized_source.h)
   // Called from the opening thread with the fraction of weights packed, in [0, 1]; may be null.
   std::function<void(double fraction, std::string_view what)> progress;
 };
@@ -70,6 +72,9 @@ struct ChatOptions {
   // result of a tool or a description can end a turn or speak as the system.
   bool allow_special = false;
 };
+
+// The checkpoint that the options ask for: dummy weights, and weights in another format.
+Result<std::unique_ptr<io::ModelSource>> open_source(const std::string& path, const ServingOptions& options);
 
 class ServingModel {
  public:

@@ -1,11 +1,14 @@
 #include "engine/text_parts.h"
 
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/log.h"
 #include "engine/vocab_spec.h"
 #include "io/mapped_file.h"
 #include "io/model_source.h"
+#include "text/vocab_export.h"
 
 namespace headrace::engine {
 namespace {
@@ -77,10 +80,22 @@ Result<std::string> template_of(const Json& config, const fs::path& path) {
                path.string());
 }
 
+struct TemplateText {
+  std::string text;  // empty where the folder has none
+  fs::path path;
+};
+Result<TemplateText> folder_template(const fs::path& folder) {
+  const fs::path separate = folder / "chat_template.jinja", config_path = folder / "tokenizer_config.json";
+  if (auto text = io::read_file(separate)) return TemplateText{std::move(*text), separate};
+  HR_ASSIGN_OR_RETURN(const Json config, read_object(config_path));
+  HR_ASSIGN_OR_RETURN(std::string text, template_of(config, config_path));
+  return TemplateText{std::move(text), config_path};
+}
+
 Result<TextParts> from_folder(const fs::path& folder) {
   TextParts parts;
   const fs::path tokenizer = folder / "tokenizer.json", config_path = folder / "tokenizer_config.json",
-                 template_path = folder / "chat_template.jinja", map_path = folder / "special_tokens_map.json";
+                 map_path = folder / "special_tokens_map.json";
   const auto json = io::read_file(tokenizer);
   if (!json) {
     std::error_code ignored;
@@ -98,17 +113,30 @@ Result<TextParts> from_folder(const fs::path& folder) {
   HR_ASSIGN_OR_RETURN(const Json config, read_object(config_path));
   HR_RETURN_IF_ERROR(add_special_tokens(config, config_path, parts));
 
-  HR_ASSIGN_OR_RETURN(std::string source, template_of(config, config_path));
-  fs::path source_path = config_path;
-  if (auto separate = io::read_file(template_path)) {
-    source = std::move(*separate);
-    source_path = template_path;
-  }
-  if (source.empty()) return parts;
-  auto parsed = text::ChatTemplate::parse(source);
-  if (!parsed) return tl::unexpected(parsed.error().with_context(source_path.string()));
+  HR_ASSIGN_OR_RETURN(const TemplateText source, folder_template(folder));
+  if (source.text.empty()) return parts;
+  auto parsed = text::ChatTemplate::parse(source.text);
+  if (!parsed) return tl::unexpected(parsed.error().with_context(source.path.string()));
   parts.chat_template = std::move(*parsed);
   return parts;
+}
+
+// The ids under `key` of a configuration: one, a list, or none.
+std::vector<int32_t> configured_ids(const io::ConfigMap& config, std::string_view key) {
+  const auto found = config.values().find(key);
+  if (found == config.values().end()) return {};
+  if (const auto* id = std::get_if<int64_t>(&found->second)) return {static_cast<int32_t>(*id)};
+  const auto* ids = std::get_if<std::vector<int64_t>>(&found->second);
+  return ids == nullptr ? std::vector<int32_t>() : std::vector<int32_t>(ids->begin(), ids->end());
+}
+
+// The special token that the tokenizer's files name, else the configuration's; -1 for none.
+int32_t special_id(const TextParts& parts, const io::ConfigMap& config, const std::string& name) {
+  if (const auto named = parts.special_tokens.find(name); named != parts.special_tokens.end()) {
+    return parts.tokenizer->token_id(named->second);
+  }
+  const std::vector<int32_t> ids = configured_ids(config, name + "_id");
+  return ids.empty() ? -1 : ids.front();
 }
 
 }  // namespace
@@ -118,6 +146,34 @@ Result<TextParts> open_text_parts(const io::ModelSource& source) {
   if (vocab) return from_metadata(std::move(*vocab));
   if (vocab.error().code() != Code::not_found) return tl::unexpected(vocab.error());
   return from_folder(folder_of(source));
+}
+
+Result<io::VocabMetadata> export_text_parts(const io::ModelSource& source) {
+  const fs::path folder = folder_of(source);
+  HR_ASSIGN_OR_RETURN(const TextParts parts, from_folder(folder));
+  if (parts.tokenizer == nullptr) return error(Code::not_found, "{}: there is no tokenizer.json", folder.string());
+  const io::SourceTensor* embedding = source.find("model.embed_tokens.weight");
+  if (embedding == nullptr || embedding->shape.size() != 2 || embedding->shape[0] > std::numeric_limits<int32_t>::max()) {
+    return error(Code::malformed, "{}: want a token embedding with two dimensions", source.path());
+  }
+  const text::ExportIds ids{.num_tokens = static_cast<int32_t>(embedding->shape[0]),
+                            .bos_id = special_id(parts, source.config(), "bos_token"),
+                            .eos_id = special_id(parts, source.config(), "eos_token"),
+                            .pad_id = special_id(parts, source.config(), "pad_token")};
+  const std::string tokenizer_path = (folder / "tokenizer.json").string();
+  HR_ASSIGN_OR_RETURN(const std::string json, io::read_file(tokenizer_path));
+  auto spec = text::export_vocab(json, *parts.tokenizer, ids);
+  if (!spec) return tl::unexpected(spec.error().with_context(folder.string()));
+  io::VocabMetadata vocab = to_metadata(std::move(*spec));
+  for (const int32_t id : configured_ids(source.config(), "eos_token_id")) {
+    if (id == vocab.eos_id || id < 0 || id >= ids.num_tokens) continue;
+    // GGUF has a key for the end of a turn beside that for the end of a text, and for no third.
+    if (vocab.eot_id >= 0) log_warning("token {} ends an answer too; the file cannot say so", id);
+    if (vocab.eot_id < 0) vocab.eot_id = id;
+  }
+  HR_ASSIGN_OR_RETURN(TemplateText chat, folder_template(folder));
+  vocab.chat_template = std::move(chat.text);
+  return vocab;
 }
 
 }  // namespace headrace::engine

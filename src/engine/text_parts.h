@@ -13,6 +13,7 @@
 
 namespace headrace::io {
 class ModelSource;
+struct VocabMetadata;
 }
 
 namespace headrace::engine {
@@ -28,5 +29,10 @@ struct TextParts {
 // tokenizer_config.json; special tokens of special_tokens_map.json, else of tokenizer_config.json. A GGUF file: its metadata, where
 // a missing bos_token or eos_token is the empty text. Errors: malformed, naming file and key; unsupported.
 Result<TextParts> open_text_parts(const io::ModelSource& source);
+
+// The same of a folder, as the metadata of a GGUF file: what text::export_vocab() makes of its tokenizer.json for as many tokens as
+// the embedding has rows, special tokens, chat template. Errors: those of open_text_parts() and export_vocab(); not_found without
+// a tokenizer.json.
+Result<io::VocabMetadata> export_text_parts(const io::ModelSource& folder);
 
 }  // namespace headrace::engine

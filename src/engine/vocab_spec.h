@@ -1,5 +1,5 @@
 #pragma once
-// A checkpoint's own vocabulary, as io reads it, in the words of text: neither folder knows the other. Header alone, so that a
+// A checkpoint's own vocabulary, as io reads it, in the words of text, and back: neither folder knows the other. Header alone, so that a
 // fuzz target needs no engine.
 
 #include <utility>
@@ -31,6 +31,25 @@ inline text::VocabSpec to_spec(io::VocabMetadata vocab) {
   spec.strip_accents = vocab.strip_accents;
   spec.precompiled_charsmap = std::move(vocab.precompiled_charsmap);
   return spec;
+}
+
+// Of the kinds gpt2 and llama.
+inline io::VocabMetadata to_metadata(text::VocabSpec spec) {
+  io::VocabMetadata vocab;
+  vocab.model = std::move(spec.model);
+  vocab.pre = std::move(spec.pre);
+  vocab.tokens = std::move(spec.tokens);
+  vocab.scores = std::move(spec.scores);
+  vocab.types = std::move(spec.types);
+  vocab.merges = std::move(spec.merges);
+  vocab.bos_id = spec.bos_id;
+  vocab.eos_id = spec.eos_id;
+  vocab.unk_id = spec.unk_id;
+  vocab.pad_id = spec.pad_id;
+  vocab.add_bos = spec.add_bos;
+  vocab.add_eos = spec.add_eos;
+  vocab.add_space_prefix = spec.add_space_prefix;
+  return vocab;
 }
 
 }  // namespace headrace::engine

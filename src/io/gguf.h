@@ -29,6 +29,7 @@ class GgufArray {
       : element_(element), count_(count), bytes_(bytes) {}
   GgufType element() const { return element_; }
   uint64_t count() const { return count_; }
+  std::span<const std::byte> bytes() const { return bytes_; }  // as they lie in the file
 
   // The elements, where their type allows: integers that fit int64 (booleans as 0 and 1); numbers; strings;
   // arrays.

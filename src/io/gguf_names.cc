@@ -1,8 +1,9 @@
-// Translates GGUF metadata. kKeys holds the plain renamings; what needs a thought has a function below.
+// Translates GGUF metadata in both directions. kKeys holds the plain renamings; what needs a thought has a function below.
 #include "io/gguf_names.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace headrace::io {
 namespace {
@@ -36,6 +37,12 @@ constexpr KeyRow kKeys[] = {
     {"rope.scaling.yarn_beta_fast", "rope_scaling.beta_fast", Kind::number, false},
     {"rope.scaling.yarn_beta_slow", "rope_scaling.beta_slow", Kind::number, false},
 };
+
+constexpr std::pair<std::string_view, int32_t VocabMetadata::*> kTokenIds[] = {
+    {"tokenizer.ggml.bos_token_id", &VocabMetadata::bos_id},     {"tokenizer.ggml.eos_token_id", &VocabMetadata::eos_id},
+    {"tokenizer.ggml.unknown_token_id", &VocabMetadata::unk_id}, {"tokenizer.ggml.padding_token_id", &VocabMetadata::pad_id},
+    {"tokenizer.ggml.eot_token_id", &VocabMetadata::eot_id},     {"tokenizer.ggml.cls_token_id", &VocabMetadata::cls_id},
+    {"tokenizer.ggml.seperator_token_id", &VocabMetadata::sep_id}};
 
 // A value per layer (as some architectures have) stands for itself when all are equal.
 Result<int64_t> uniform(const GgufEntry& entry) {
@@ -104,6 +111,7 @@ Status fill_in(const GgufModel& model, const Family& family, ConfigMap& config) 
   }
   config.set("tie_word_embeddings", !model.find_tensor("output.weight"));
   config.set("attention_bias", static_cast<bool>(model.find_tensor("blk.0.attn_q.bias")));
+  config.set("mlp_bias", static_cast<bool>(model.find_tensor("blk.0.ffn_up.bias")));
   config.set("rope_interleaved", family.gguf_rope_interleaved);
   if (family.gguf_norms_plus_one) config.set("rms_norm_offset", 0.0);
   if (family.model_type == "gemma3_text") {
@@ -235,7 +243,98 @@ Status per_token(std::string_view key, const std::optional<std::vector<In>>& val
   return Status();
 }
 
+// The rotation's keys as older files have them, which is how GGUF divides them: newer ones hold all in rope_parameters, one
+// object for every layer or one for each kind.
+ConfigMap with_older_rope_keys(const ConfigMap& config) {
+  ConfigMap out = config;
+  constexpr std::string_view kNewer = "rope_parameters.", kFull = "full_attention.", kSliding = "sliding_attention.";
+  for (auto at = config.values().lower_bound(kNewer); at != config.values().end() && at->first.starts_with(kNewer); ++at) {
+    std::string_view key = std::string_view(at->first).substr(kNewer.size());
+    const bool sliding = key.starts_with(kSliding);
+    if (sliding || key.starts_with(kFull)) key.remove_prefix(key.find('.') + 1);
+    if (key != "rope_theta") {
+      if (!sliding) out.set(fmt::format("rope_scaling.{}", key), at->second);
+    } else {
+      out.set(sliding ? "rope_local_base_freq" : "rope_theta", at->second);
+    }
+  }
+  const auto type = out.values().find("rope_scaling.type");
+  if (type != out.values().end() && !out.has("rope_scaling.rope_type")) out.set("rope_scaling.rope_type", type->second);
+  return out;
+}
+
+// Whether the file leaves this key out although the configuration has it: no rotation to scale, or one that is a tensor
+// (llama3); a window that GGUF's readers take from the architecture alone.
+bool left_out(const KeyRow& row, const Family& family, std::string_view rope_type) {
+  if (row.hf == "sliding_window") return family.model_type != "gemma3_text";
+  return row.gguf.starts_with("rope.scaling.") && (rope_type == "default" || rope_type == "llama3");
+}
+
+Status add_key(const ConfigMap& config, const KeyRow& row, const std::string& key, GgufMetadata& metadata) {
+  switch (row.kind) {
+    case Kind::integer: {
+      HR_ASSIGN_OR_RETURN(const int64_t value, config.get_int(row.hf, 0, std::numeric_limits<uint32_t>::max()));
+      metadata.add_u32(key, static_cast<uint32_t>(value));
+      return Status();
+    }
+    case Kind::number: {
+      HR_ASSIGN_OR_RETURN(const double value, config.get_number(row.hf, -1e30, 1e30));
+      metadata.add_f32(key, static_cast<float>(value));
+      return Status();
+    }
+    case Kind::text: {
+      HR_ASSIGN_OR_RETURN(const std::string value, config.get_string(row.hf));
+      metadata.add_text(key, value);
+      return Status();
+    }
+  }
+  return Status();
+}
+
 }  // namespace
+
+Status add_config(const ConfigMap& source, const Family& family, GgufMetadata& metadata) {
+  ConfigMap config = with_older_rope_keys(source);
+  HR_ASSIGN_OR_RETURN(const std::string rope_type, config.get_string_or("rope_scaling.rope_type", "default"));
+  constexpr std::string_view kRopeTypes[] = {"default", "linear", "yarn", "llama3"};
+  if (std::ranges::find(kRopeTypes, rope_type) == std::end(kRopeTypes)) {
+    return make_status(Code::unsupported, "rope_type \"{}\": GGUF has keys for linear and yarn, and a tensor for llama3",
+                       rope_type.substr(0, 64));
+  }
+  // Readers of GGUF want what transformers lets a file leave out.
+  if (!config.has("rms_norm_eps")) config.set("rms_norm_eps", 1e-6);
+  metadata.add_text("general.architecture", family.gguf_architecture);
+  for (const KeyRow& row : kKeys) {
+    const bool there = config.has(row.hf) && !left_out(row, family, rope_type);
+    if (there || row.required) {
+      HR_RETURN_IF_ERROR(add_key(config, row, fmt::format("{}.{}", family.gguf_architecture, row.gguf), metadata));
+    }
+  }
+  HR_ASSIGN_OR_RETURN(const int64_t hidden, config.get_int("hidden_size", 1, 1 << 24));
+  HR_ASSIGN_OR_RETURN(const int64_t heads, config.get_int("num_attention_heads", 1, 1 << 16));
+  HR_ASSIGN_OR_RETURN(const int64_t head_dim, config.get_int_or("head_dim", std::max<int64_t>(hidden / heads, 1), 1, 1 << 16));
+  HR_ASSIGN_OR_RETURN(const double rotated, config.get_number_or("partial_rotary_factor", 1.0, 0.0, 1.0));
+  metadata.add_u32(fmt::format("{}.attention.value_length", family.gguf_architecture), static_cast<uint32_t>(head_dim));
+  metadata.add_u32(fmt::format("{}.rope.dimension_count", family.gguf_architecture),
+                   static_cast<uint32_t>(static_cast<double>(head_dim) * rotated));
+  return Status();
+}
+
+void add_vocab(const VocabMetadata& vocab, GgufMetadata& metadata) {
+  metadata.add_text("tokenizer.ggml.model", vocab.model);
+  if (!vocab.pre.empty()) metadata.add_text("tokenizer.ggml.pre", vocab.pre);
+  metadata.add_texts("tokenizer.ggml.tokens", vocab.tokens);
+  if (!vocab.scores.empty()) metadata.add_f32s("tokenizer.ggml.scores", vocab.scores);
+  if (!vocab.types.empty()) metadata.add_i32s("tokenizer.ggml.token_type", vocab.types);
+  if (!vocab.merges.empty()) metadata.add_texts("tokenizer.ggml.merges", vocab.merges);
+  for (const auto& [key, id] : kTokenIds) {
+    if (vocab.*id >= 0) metadata.add_u32(key, static_cast<uint32_t>(vocab.*id));
+  }
+  metadata.add_bool("tokenizer.ggml.add_bos_token", vocab.add_bos);
+  metadata.add_bool("tokenizer.ggml.add_eos_token", vocab.add_eos);
+  metadata.add_bool("tokenizer.ggml.add_space_prefix", vocab.add_space_prefix);
+  if (!vocab.chat_template.empty()) metadata.add_text("tokenizer.chat_template", vocab.chat_template);
+}
 
 Result<const Family*> gguf_family(const GgufModel& model) {
   HR_ASSIGN_OR_RETURN(const std::string architecture, text_or_empty(model, "general.architecture"));
@@ -289,13 +388,9 @@ Result<VocabMetadata> vocab_from_gguf(const GgufModel& model) {
     const auto values = entry->array() == nullptr ? std::nullopt : entry->array()->integers();
     HR_RETURN_IF_ERROR(per_token(entry->key, values, count, vocab.types));
   }
-  HR_ASSIGN_OR_RETURN(vocab.bos_id, id_or_none(model, "tokenizer.ggml.bos_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.eos_id, id_or_none(model, "tokenizer.ggml.eos_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.unk_id, id_or_none(model, "tokenizer.ggml.unknown_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.pad_id, id_or_none(model, "tokenizer.ggml.padding_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.eot_id, id_or_none(model, "tokenizer.ggml.eot_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.cls_id, id_or_none(model, "tokenizer.ggml.cls_token_id", count));
-  HR_ASSIGN_OR_RETURN(vocab.sep_id, id_or_none(model, "tokenizer.ggml.seperator_token_id", count));
+  for (const auto& [key, id] : kTokenIds) {
+    HR_ASSIGN_OR_RETURN(vocab.*id, id_or_none(model, key, count));
+  }
   // A SentencePiece vocabulary ("llama") starts texts with BOS and a space unless the file says otherwise.
   const bool sentencepiece = vocab.model == "llama";
   HR_ASSIGN_OR_RETURN(vocab.add_bos, flag_or(model, "tokenizer.ggml.add_bos_token", sentencepiece));

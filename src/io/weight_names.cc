@@ -48,18 +48,19 @@ Result<const Family*> find_family(std::string_view wanted, std::string_view what
                shown_name(wanted), known);
 }
 
+constexpr std::string_view kGgufLayers = "blk.", kHfLayers = "model.layers.";
+
 // "blk.12.attn_q" is layer "12" and "attn_q"; no layer in other names. Numbers are as the writer spells them:
 // no sign, no leading zero, so that two names never lead to one.
 struct Split {
   std::string_view layer;
   std::string_view rest;
 };
-Split split_layer(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return {"", name};
-  const size_t end = name.find('.', kPrefix.size());
+Split split_layer(std::string_view name, std::string_view layers) {
+  if (!name.starts_with(layers)) return {"", name};
+  const size_t end = name.find('.', layers.size());
   if (end == std::string_view::npos) return {"", name};
-  const std::string_view digits = name.substr(kPrefix.size(), end - kPrefix.size());
+  const std::string_view digits = name.substr(layers.size(), end - layers.size());
   const bool number = !digits.empty() && digits.size() <= 6 &&
                       digits.find_first_not_of("0123456789") == digits.npos &&
                       (digits.size() == 1 || digits[0] != '0');
@@ -80,6 +81,11 @@ Result<const Family*> family_of_model_type(std::string_view model_type) {
   return find_family(model_type, "model_type", [](const Family& f) { return f.model_type; });
 }
 
+Result<const Family*> family_in_gguf(std::string_view model_type) {
+  HR_ASSIGN_OR_RETURN(const Family* family, family_of_model_type(model_type));
+  return family->gguf_architecture.empty() ? family_of_gguf("llama") : family;
+}
+
 bool belongs(const WeightRow& row, const Family& family) {
   if (row.families.empty()) return true;
   std::string_view rest = row.families;
@@ -91,17 +97,31 @@ bool belongs(const WeightRow& row, const Family& family) {
   return false;
 }
 
-std::string hf_name(const Family& family, std::string_view gguf_name) {
-  const size_t dot = gguf_name.rfind('.');
-  const std::string_view suffix = dot == gguf_name.npos ? "" : gguf_name.substr(dot);
-  if (suffix != ".weight" && suffix != ".bias") return std::string(gguf_name);
-  const auto [layer, rest] = split_layer(gguf_name.substr(0, dot));
+namespace {
+
+// `name`, whose parts stand in the column `from`, spelled by the column `to`; empty where the table has none.
+std::string renamed(const Family& family, std::string_view name, std::string_view WeightRow::*from, std::string_view from_layers,
+                    std::string_view WeightRow::*to, std::string_view to_layers) {
+  const size_t dot = name.rfind('.');
+  const std::string_view suffix = dot == name.npos ? "" : name.substr(dot);
+  if (suffix != ".weight" && suffix != ".bias") return {};
+  const auto [layer, rest] = split_layer(name.substr(0, dot), from_layers);
   for (const WeightRow& row : kWeights) {
-    if (row.gguf != rest || row.per_layer == layer.empty() || !belongs(row, family)) continue;
-    return row.per_layer ? fmt::format("model.layers.{}.{}{}", layer, row.hf, suffix)
-                         : fmt::format("{}{}", row.hf, suffix);
+    if (row.*from != rest || row.per_layer == layer.empty() || !belongs(row, family)) continue;
+    return row.per_layer ? fmt::format("{}{}.{}{}", to_layers, layer, row.*to, suffix) : fmt::format("{}{}", row.*to, suffix);
   }
-  return std::string(gguf_name);
+  return {};
+}
+
+}  // namespace
+
+std::string hf_name(const Family& family, std::string_view gguf_name) {
+  std::string name = renamed(family, gguf_name, &WeightRow::gguf, kGgufLayers, &WeightRow::hf, kHfLayers);
+  return name.empty() ? std::string(gguf_name) : name;
+}
+
+std::string gguf_name(const Family& family, std::string_view hf_name) {
+  return renamed(family, hf_name, &WeightRow::hf, kHfLayers, &WeightRow::gguf, kGgufLayers);
 }
 
 }  // namespace headrace::io

@@ -39,6 +39,11 @@ Result<const Family*> family_of_model_type(std::string_view model_type);
 // The Hugging Face name of a GGUF tensor; the name itself where the table has none.
 std::string hf_name(const Family& family, std::string_view gguf_name);
 
+// The GGUF name of a Hugging Face tensor; empty where the table has none.
+std::string gguf_name(const Family& family, std::string_view hf_name);
+// The family as which GGUF stores a model_type: its own, or llama for those that GGUF calls so. Errors: unsupported.
+Result<const Family*> family_in_gguf(std::string_view model_type);
+
 std::span<const WeightRow> weight_rows();
 bool belongs(const WeightRow& row, const Family& family);
 

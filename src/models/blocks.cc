@@ -16,6 +16,7 @@
 #include "ops/rows.h"
 #include "ops/sample.h"
 #include "ops/select_tokens.h"
+#include "ops/token_logprob.h"
 
 namespace headrace::models {
 namespace {
@@ -61,6 +62,7 @@ StepProgram::StepProgram(const BuildContext& context, std::vector<KvSpec> layer_
   for (const char* name : {"top_k", "seed_lo", "seed_hi", "stream", "sample_pos", "sample_slot"}) {
     sampling_.push_back(input(name, DType::i32, {rows}));
   }
+  target_ = input("target", DType::i32, {rows});
   const int32_t groups = group_of_layer_.empty()
                              ? 0
                              : *std::max_element(group_of_layer_.begin(), group_of_layer_.end()) + 1;
@@ -201,6 +203,7 @@ void StepProgram::logits_and_tokens(ValueId x, const std::string& weight_name, i
   const ValueId tokens = builder_.node(ops::sample, ops::SampleAttrs{}, std::move(inputs), "sample");
   builder_.output("logits", logits);
   builder_.output("tokens", tokens);
+  builder_.output("logprobs", builder_.node(ops::token_logprob, ops::TokenLogprobAttrs{}, {logits, target_}, "token_logprob"));
 }
 
 ValueId StepProgram::rows_of(ValueId ids, const std::string& module, int64_t rows, int64_t width) {

@@ -167,7 +167,7 @@ class HostStepper {
       }
     }
     const size_t tokens = fields["token_src"].size();
-    for (const char* zero : {"temperature", "min_p", "top_k", "seed_lo", "seed_hi", "stream"}) fields[zero].assign(tokens, 0);
+    for (const char* zero : {"temperature", "min_p", "top_k", "seed_lo", "seed_hi", "stream", "target"}) fields[zero].assign(tokens, 0);
     fields["top_p"].assign(tokens, 1);
 
     Bindings sizes;

@@ -56,7 +56,7 @@ struct ModelFamily {
   std::string_view model_type;
   Result<ModelInfo> (*info)(const BuildContext& context);
   // The `step` program. Inputs carry the names of StepPlan's fields (see runtime/step_plan.h); outputs are "tokens"
-  // i32 [R], "logits" f32 [R, vocab] and, by name, "hidden.N".
+  // i32 [R], "logits" f32 [R, vocab], "logprobs" f32 [R] (of the inputs "target") and, by name, "hidden.N".
   // Null for a family that only embeds.
   Result<Graph> (*build_step)(const BuildContext& context) = nullptr;
   // The `embed` program of an embedder: every sequence of a step is there whole, from position 0. Output "embeddings",
@@ -68,7 +68,8 @@ struct ModelFamily {
 Result<const ModelFamily*> find_family(std::string_view model_type);
 std::span<const ModelFamily* const> all_families();
 
-// Drops every other output and what only they needed: "logits" and "tokens" for serving, "hidden.N" alone for a drafter.
+// Drops every other output and what only they needed: "logits" and "tokens" for serving, "logprobs" for scoring, "hidden.N" alone for
+// a drafter.
 // A sampler whose tokens are dropped goes too, although it writes "last_token".
 void keep_outputs(Graph& graph, const std::vector<std::string>& names);
 

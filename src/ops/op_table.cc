@@ -16,6 +16,7 @@
 #include "ops/rows.h"
 #include "ops/sample.h"
 #include "ops/select_tokens.h"
+#include "ops/token_logprob.h"
 
 namespace headrace {
 namespace {

@@ -46,7 +46,8 @@ Status LocalRunner::build(const io::ModelSource& source) {
                                                          .threads = queue_->threads(),
                                                          .max_context = options_.max_context,
                                                          .max_seqs = options_.max_seqs,
-                                                         .max_tokens = options_.max_tokens}));
+                                                         .max_tokens = options_.max_tokens,
+                                                         .scoring = options_.scoring}));
   Program& program = *step_.program;
   weights_ = std::make_unique<WeightStore>(source, *queue_, options_.model_name);
   HR_RETURN_IF_ERROR(weights_->prepare(program.weight_requests(), options_.progress));
@@ -138,10 +139,12 @@ Status LocalRunner::bind_inputs(const std::vector<int>& group_of_layer) {
     if (output.name == "tokens") tokens_output_ = output.value;
     if (output.name == "logits") logits_output_ = output.value;
     if (output.name == "embeddings") embeddings_output_ = output.value;
+    if (output.name == "logprobs") logprobs_output_ = output.value;
   }
   const bool complete = limits_.embedding_size > 0 ? embeddings_output_ != kNone
+                        : options_.scoring         ? logprobs_output_ != kNone
                                                    : tokens_output_ != kNone && logits_output_ != kNone;
-  if (!complete) return make_status(Code::internal, "step program: outputs tokens and logits wanted, or embeddings");
+  if (!complete) return make_status(Code::internal, "step program: outputs tokens and logits wanted, logprobs, or embeddings");
   return Status();
 }
 
@@ -195,6 +198,10 @@ void LocalRunner::take_result(const StepHeader& header) {
   result_.logits.clear();
   if (embeddings_output_ != kNone) {
     copy(embeddings_output_, int64_t(c.seqs) * limits_.embedding_size, result_.embeddings);
+    return;
+  }
+  if (logprobs_output_ != kNone) {
+    copy(logprobs_output_, c.logit_rows, result_.logprobs);
     return;
   }
   copy(tokens_output_, c.logit_rows, result_.tokens);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -112,6 +113,51 @@ TEST(LocalRunner, ExactLogitsEqualTransformersForEveryInstructionSetAndWithEvery
           ASSERT_NEAR(logits[i], golden.logits[i], 1e-4) << name << " " << isa_name(isa) << " at " << i;
         }
       }
+    }
+  }
+}
+
+// Golden: the log softmax, in float64, of transformers' logits.
+TEST(LocalRunner, ARunnerForScoringGivesTheLogProbabilitiesOfItsTargets) {
+  for (const char* name : {"tied", "qwen3", "gemma3_softcaps"}) {
+    const Golden golden = read_golden(name);
+    const auto source = io::ModelSource::open(folder(name));
+    ASSERT_TRUE(source);
+    RunnerOptions options;
+    options.model_name = "tiny";
+    options.policy = DtypePolicy::exact();
+    options.max_context = options.max_seqs = options.max_tokens = kContext;
+    options.kv_tokens = kContext;
+    options.scoring = true;
+    const auto runner = LocalRunner::open(**source, std::make_shared<DeviceQueue>(2, 0), options);
+    ASSERT_TRUE(runner) << runner.error().to_string();
+    const size_t vocab = size_t((*runner)->limits().vocab_size);
+    const int count = 14, rows = 5;  // of one block, the last rows scored
+    const auto groups = int32_t((*runner)->limits().groups.size());
+    StepPlan plan;
+    plan.reset(1, {.tokens = count, .seqs = 1, .logit_rows = rows, .groups = groups, .blocks = 1});
+    for (int i = 0; i < count; ++i) {
+      plan.ints(StepField::token_src)[i] = golden.ids[i];
+      plan.ints(StepField::positions)[i] = i;
+      for (int group = 0; group < groups; ++group) plan.kv_slots(group)[i] = kKvBlockTokens + i;
+    }
+    for (int row = 0; row < rows; ++row) {
+      plan.ints(StepField::logit_rows)[row] = count - rows + row;
+      plan.ints(StepField::target)[row] = golden.ids[count - rows + row + 1];
+    }
+    plan.ints(StepField::query_start)[1] = plan.ints(StepField::context_len)[0] = count;
+    for (int group = 0; group < groups; ++group) plan.block_row(group, 0)[0] = 1;
+    const auto ticket = (*runner)->submit(plan);
+    ASSERT_TRUE(ticket) << ticket.error().to_string();
+    const auto result = (*runner)->wait(*ticket);
+    ASSERT_EQ(result->logprobs.size(), size_t{rows});
+    EXPECT_TRUE(result->tokens.empty());
+    for (int row = 0; row < rows; ++row) {
+      const float* logits = golden.logits.data() + size_t(count - rows + row) * vocab;
+      double sum = 0;
+      for (size_t i = 0; i < vocab; ++i) sum += std::exp(double{logits[i]});
+      const double want = logits[golden.ids[count - rows + row + 1]] - std::log(sum);
+      EXPECT_NEAR(result->logprobs[row], want, 1e-4) << name << " row " << row;
     }
   }
 }

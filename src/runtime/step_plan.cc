@@ -35,7 +35,7 @@ void lay_out(StepHeader& header) {
 const char* step_field_name(StepField field) {
   constexpr const char* names[kNumStepFields] = {
       "token_src", "positions", "token_type", "query_start", "context_len", "logit_rows", "sample_slot", "temperature", "top_p",
-      "min_p", "top_k", "seed_lo", "seed_hi", "stream", "sample_pos", "kv_slot", "block_table"};
+      "min_p", "top_k", "seed_lo", "seed_hi", "stream", "sample_pos", "target", "kv_slot", "block_table"};
   return names[static_cast<int>(field)];
 }
 

@@ -29,10 +29,11 @@ enum class StepField : uint8_t {
   seed_hi,        // i32 [R]
   stream,         // i32 [R]    Philox counter: which sequence of the request (n, best_of)
   sample_pos,     // i32 [R]    Philox counter: the position that the sample will take
+  target,         // i32 [R]    the id whose log-probability is wanted, by a program built for scoring
   kv_slot,        // i32 [G][T] block * kKvBlockTokens + offset; block 0 takes padding
   block_table,    // i32 [G][S][B]  unused entries are 0
 };
-inline constexpr int kNumStepFields = 17;
+inline constexpr int kNumStepFields = 18;
 const char* step_field_name(StepField field);
 
 struct StepCounts {
@@ -100,6 +101,7 @@ struct StepResult {
   uint64_t step = 0;
   std::vector<int32_t> tokens;  // [R]; -1 for a row whose logits were not finite: that request fails, others do not
   std::vector<float> logits;    // [R][vocab] with kWantLogits, else empty
+  std::vector<float> logprobs;  // [R] of the plan's targets, from a runner for scoring, which samples no tokens; else empty
   std::vector<float> embeddings;  // [S][embedding_size] of an embedder, else empty
 };
 

@@ -21,7 +21,7 @@ Result<SymbolId> find_symbol(const Graph& graph, std::string_view name) {
 Result<int64_t> choose_context(int64_t wanted, int64_t trained) {
   if (wanted == 0) return std::min(trained, kDefaultContext);
   if (wanted <= trained) return wanted;
-  return error(Code::invalid_argument, "--max-context {}: the model was trained for {} tokens", wanted, trained);
+  return error(Code::invalid_argument, "a context of {} tokens: the model was trained for {}", wanted, trained);
 }
 
 }  // namespace
@@ -52,7 +52,10 @@ Result<StepProgram> StepProgram::build(const io::ModelSource& source, const Step
   context.limits = step.limits;
 
   HR_ASSIGN_OR_RETURN(Graph graph, embeds ? family->build_embed(context) : family->build_step(context));
-  models::keep_outputs(graph, embeds ? std::vector<std::string>{"embeddings"} : std::vector<std::string>{"tokens", "logits"});
+  std::vector<std::string> outputs = {"tokens", "logits"};
+  if (embeds) outputs = {"embeddings"};
+  if (options.scoring && !embeds) outputs = {"logprobs"};
+  models::keep_outputs(graph, outputs);
   PassOptions pass_options;
   pass_options.skip.insert(options.skip_passes.begin(), options.skip_passes.end());
   pass_options.policy = options.policy;

@@ -22,6 +22,7 @@ struct StepProgramOptions {
   int32_t max_context = 0;  // 0: what the model was trained for, at most 8192
   int32_t max_seqs = 16;
   int32_t max_tokens = 512;
+  bool scoring = false;     // the output is "logprobs"; no token is sampled
 };
 
 struct StepProgram {

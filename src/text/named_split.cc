@@ -49,8 +49,8 @@ constexpr Regexes kJais2 = {
 
 using enum SplitPattern;
 constexpr NamedRow kRows[] = {
-    {"default", gpt2},
     {"gpt-2", gpt2},
+    {"default", gpt2},
     {"phi-2", gpt2},
     {"mpt", gpt2},
     {"olmo", gpt2},
@@ -154,6 +154,16 @@ Result<NamedSplit> split_named(std::string_view name) {
   if (row->digits_apart) split.steps.push_back(split_digits(true));
   if (row->pattern) split.steps.push_back(split_by_pattern(*row->pattern));
   return split;
+}
+
+std::string_view find_split_name(const SplitSteps& steps) {
+  for (const NamedRow& row : kRows) {
+    if (row.pattern == steps.pattern && row.digits_apart == steps.digits_apart && row.ignore_merges == steps.ignore_merges &&
+        std::ranges::equal(row.regexes, steps.regexes)) {
+      return row.name;
+    }
+  }
+  return {};
 }
 
 }  // namespace headrace::text

@@ -15,6 +15,7 @@
 #include "ops/matmul.h"
 #include "ops/rope.h"
 #include "ops/sample.h"
+#include "ops/token_logprob.h"
 
 namespace headrace::passes {
 namespace {
@@ -34,7 +35,8 @@ bool takes_q8(const Graph& graph, const Node& node) {
 // Whether `node` reads `value` as a query, key, value or row of logits.
 bool is_sensitive(const Node& node, ValueId value) {
   size_t count = 0;  // of leading inputs
-  if (node.op == &ops::rope || node.op == &ops::attention || node.op == &ops::sample) count = 1;
+  const Op* const firsts[] = {&ops::rope, &ops::attention, &ops::sample, &ops::token_logprob};
+  if (std::find(std::begin(firsts), std::end(firsts), node.op) != std::end(firsts)) count = 1;
   if (node.op == &ops::kv_write) count = 2;
   if (node.op == &ops::attention_ragged) count = 3;
   return std::find(node.inputs.begin(), node.inputs.begin() + count, value) != node.inputs.begin() + count;

@@ -1,6 +1,6 @@
 #pragma once
-// What kernels over whole rows share: walking a row in lanes, and sums over it in 4 x 16 fixed lanes, whose order depends
-// on the width alone.
+// What kernels over whole rows share: walking a row in lanes, its largest element, and sums over it in 4 x 16 fixed lanes, whose
+// order depends on the width alone.
 
 #include "kernels/cpu/lanes.h"
 
@@ -47,6 +47,31 @@ HR_INLINE float sum_of_row(const float* x, int64_t width, Add add) {
 
 HR_INLINE float sum_of_squares(const float* x, int64_t width) {
   return sum_of_row(x, width, [](Lanes v, int, Lanes chain) { return mul_add(v, v, chain); });
+}
+
+// The largest of a row of logits.
+struct Peak {
+  float value;
+  bool usable;  // no NaN, no +infinity, something finite
+};
+
+HR_INLINE Peak find_peak(const float* x, int64_t count) {
+  const Lanes infinity = broadcast(__builtin_inff());
+  Lanes top = broadcast(kMinusInfinity);
+  Lanes bad = zero();
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const Lanes v = load(x + i);
+    top = max(v, top);
+    bad = max(bad, if_less(v, infinity, zero(), broadcast(1.0f)));
+  }
+  float peak = largest(top);
+  bool usable = largest(bad) == 0.0f;
+  for (; i < count; ++i) {
+    usable = usable && x[i] < __builtin_inff();
+    peak = x[i] > peak ? x[i] : peak;
+  }
+  return {peak, usable && peak > kMinusInfinity};
 }
 
 }  // namespace

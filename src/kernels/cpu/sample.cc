@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/row.h"
 
 HR_BEGIN_KERNELS
 namespace {
@@ -27,30 +27,6 @@ struct Row {
   double* block_sums;   // [count / kSumBlock + 1]
   int32_t* candidates;  // [count]
 };
-
-struct Peak {
-  float value;
-  bool usable;  // no NaN, no +infinity, something finite
-};
-
-Peak find_peak(const float* x, int64_t count) {
-  const Lanes infinity = broadcast(__builtin_inff());
-  Lanes top = broadcast(kMinusInfinity);
-  Lanes bad = zero();
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const Lanes v = load(x + i);
-    top = max(v, top);
-    bad = max(bad, if_less(v, infinity, zero(), broadcast(1.0f)));
-  }
-  float peak = largest(top);
-  bool usable = largest(bad) == 0.0f;
-  for (; i < count; ++i) {
-    usable = usable && x[i] < __builtin_inff();
-    peak = x[i] > peak ? x[i] : peak;
-  }
-  return {peak, usable && peak > kMinusInfinity};
-}
 
 int64_t first_equal(const float* x, int64_t count, float value) {
   for (int64_t i = 0; i < count; ++i) {

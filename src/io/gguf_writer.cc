@@ -1,0 +1,241 @@
+// Every tensor's place is known once the header is: threads write their rows where they belong, in any order.
+#include "io/gguf_writer.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+
+#include "io/shown_name.h"
+
+namespace headrace::io {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "GGUF is written as it lies in memory");
+
+constexpr int64_t kBytesAtOnce = int64_t{1} << 20;
+constexpr size_t kMaxDims = 4;
+
+template <class T>
+void put(std::string& bytes, T value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+void put_text(std::string& bytes, std::string_view text) {
+  put<uint64_t>(bytes, text.size());
+  bytes += text;
+}
+uint64_t align_up(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
+
+// A value that GgufEntry holds as its widest type, in the width of `type`.
+template <class T>
+void put_scalar(std::string& bytes, GgufType type, T value) {
+  switch (type) {
+    case GgufType::u8: return put(bytes, static_cast<uint8_t>(value));
+    case GgufType::i8: return put(bytes, static_cast<int8_t>(value));
+    case GgufType::u16: return put(bytes, static_cast<uint16_t>(value));
+    case GgufType::i16: return put(bytes, static_cast<int16_t>(value));
+    case GgufType::u32: return put(bytes, static_cast<uint32_t>(value));
+    case GgufType::i32: return put(bytes, static_cast<int32_t>(value));
+    case GgufType::f32: return put(bytes, static_cast<float>(value));
+    case GgufType::boolean: return put(bytes, static_cast<uint8_t>(value));
+    case GgufType::u64: return put(bytes, static_cast<uint64_t>(value));
+    case GgufType::i64: return put(bytes, static_cast<int64_t>(value));
+    case GgufType::f64: return put(bytes, static_cast<double>(value));
+    case GgufType::string:
+    case GgufType::array: return;
+  }
+}
+
+}  // namespace
+
+void GgufMetadata::begin(std::string_view key, GgufType type) {
+  ++count_;
+  put_text(bytes_, key);
+  put(bytes_, static_cast<uint32_t>(type));
+}
+
+void GgufMetadata::begin_array(std::string_view key, GgufType element, uint64_t count) {
+  begin(key, GgufType::array);
+  put(bytes_, static_cast<uint32_t>(element));
+  put(bytes_, count);
+}
+
+void GgufMetadata::add(const GgufEntry& entry) {
+  begin(entry.key, entry.type);
+  std::visit(
+      [&](const auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, std::string_view>) {
+          put_text(bytes_, value);
+        } else if constexpr (std::is_same_v<T, GgufArray>) {
+          put(bytes_, static_cast<uint32_t>(value.element()));
+          put(bytes_, value.count());
+          bytes_.append(reinterpret_cast<const char*>(value.bytes().data()), value.bytes().size());
+        } else {
+          put_scalar(bytes_, entry.type, value);
+        }
+      },
+      entry.value);
+}
+
+void GgufMetadata::add_u32(std::string_view key, uint32_t value) {
+  begin(key, GgufType::u32);
+  put(bytes_, value);
+}
+void GgufMetadata::add_f32(std::string_view key, float value) {
+  begin(key, GgufType::f32);
+  put(bytes_, value);
+}
+void GgufMetadata::add_bool(std::string_view key, bool value) {
+  begin(key, GgufType::boolean);
+  put(bytes_, static_cast<uint8_t>(value));
+}
+void GgufMetadata::add_text(std::string_view key, std::string_view value) {
+  begin(key, GgufType::string);
+  put_text(bytes_, value);
+}
+void GgufMetadata::add_texts(std::string_view key, std::span<const std::string> values) {
+  begin_array(key, GgufType::string, values.size());
+  for (const std::string& value : values) put_text(bytes_, value);
+}
+void GgufMetadata::add_i32s(std::string_view key, std::span<const int32_t> values) {
+  begin_array(key, GgufType::i32, values.size());
+  for (const int32_t value : values) put(bytes_, value);
+}
+void GgufMetadata::add_f32s(std::string_view key, std::span<const float> values) {
+  begin_array(key, GgufType::f32, values.size());
+  for (const float value : values) put(bytes_, value);
+}
+
+Result<std::unique_ptr<GgufWriter>> GgufWriter::create(std::string path, const GgufMetadata& metadata,
+                                                       const ModelSource& source, const Options& options) {
+  std::unique_ptr<GgufWriter> writer(new GgufWriter(std::move(path), source));
+  HR_RETURN_IF_ERROR(writer->open(metadata, options));
+  return writer;
+}
+
+GgufWriter::~GgufWriter() {
+  if (file_ >= 0) ::close(file_);
+  if (made_) ::unlink(part_path_.c_str());
+}
+
+Status GgufWriter::system_error(std::string_view what) const {
+  const int number = errno;
+  const bool missing = number == ENOENT || number == ENOTDIR || number == EACCES || number == EISDIR;
+  return make_status(missing ? Code::not_found : Code::resource_exhausted, "cannot {} {}: {}", what, part_path_,
+                     std::strerror(number));
+}
+
+Status GgufWriter::open(const GgufMetadata& metadata, const Options& options) {
+  std::string header = "GGUF";
+  put<uint32_t>(header, 3);
+  put<uint64_t>(header, source_.tensors().size());
+  put<uint64_t>(header, metadata.count());
+  header += metadata.bytes();
+  uint64_t data_bytes = 0;
+  for (const SourceTensor& tensor : source_.tensors()) {
+    const FormatInfo& info = format_info(tensor.format);
+    if (info.gguf_type < 0 || tensor.shape.size() > kMaxDims || tensor.bytes == 0) {
+      return make_status(Code::unsupported, "tensor {}: GGUF holds no {} of {} dimensions and {} bytes; --weights gives it another format",
+                         shown_name(tensor.name), info.name, tensor.shape.size(), tensor.bytes);
+    }
+    put_text(header, tensor.name);
+    put<uint32_t>(header, static_cast<uint32_t>(tensor.shape.size()));
+    for (size_t axis = tensor.shape.size(); axis-- > 0;) put<uint64_t>(header, static_cast<uint64_t>(tensor.shape[axis]));
+    put<uint32_t>(header, static_cast<uint32_t>(info.gguf_type));
+    data_bytes = align_up(data_bytes, options.alignment);
+    put<uint64_t>(header, data_bytes);
+    offsets_.push_back(data_bytes);
+    data_bytes += tensor.bytes;
+  }
+  const uint64_t data_start = align_up(header.size(), options.alignment);
+  for (uint64_t& offset : offsets_) offset += data_start;
+  // Readers want the padding behind the last tensor too.
+  file_bytes_ = align_up(data_start + data_bytes, options.alignment);
+
+  std::error_code ignored;
+  if (!options.overwrite && std::filesystem::exists(path_, ignored)) {
+    return make_status(Code::invalid_argument, "{} is there already; --force replaces it", path_);
+  }
+  file_ = ::open(part_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file_ < 0) return system_error("create");
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
+    return make_status(Code::unavailable, "{} is being written by another process", part_path_);
+  }
+  made_ = true;
+  // Holes between tensors read as zeros.
+  if (::ftruncate(file_, 0) != 0 || ::ftruncate(file_, static_cast<off_t>(file_bytes_)) != 0) return system_error("resize");
+  return write_at(0, std::as_bytes(std::span(header)));
+}
+
+Status GgufWriter::write_at(uint64_t offset, std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return system_error(fmt::format("write {} bytes at {} of", bytes.size(), offset));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+  return Status();
+}
+
+Status GgufWriter::write(const OnTeam& on_team, const Progress& progress) {
+  struct Job {
+    size_t tensor;
+    int64_t begin, end;  // rows
+  };
+  std::vector<Job> jobs;
+  for (size_t i = 0; i < source_.tensors().size(); ++i) {
+    const SourceTensor& tensor = source_.tensors()[i];
+    const int64_t rows_at_once = std::max<int64_t>(1, kBytesAtOnce / static_cast<int64_t>(tensor.row_bytes()));
+    for (int64_t row = 0; row < tensor.rows(); row += rows_at_once) {
+      jobs.push_back({i, row, std::min(tensor.rows(), row + rows_at_once)});
+    }
+  }
+  std::mutex mutex;  // guards first_error, done and progress
+  Status first_error;
+  size_t done = 0;
+  std::atomic<bool> failed{false};
+  on_team([&](Team& team) {
+    std::vector<std::byte> scratch;
+    const auto write_rows = [&](const Job& job) -> Status {
+      const SourceTensor& tensor = source_.tensors()[job.tensor];
+      HR_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, source_.rows(tensor, job.begin, job.end, scratch));
+      HR_RETURN_IF_ERROR(write_at(offsets_[job.tensor] + static_cast<uint64_t>(job.begin) * tensor.row_bytes(), bytes));
+      source_.drop(tensor, job.begin, job.end);
+      return Status();
+    };
+    for (int64_t i = team.claim(int64_t(jobs.size())); i >= 0 && !failed; i = team.claim(int64_t(jobs.size()))) {
+      Status status = write_rows(jobs[i]);
+      const std::lock_guard lock(mutex);
+      ++done;
+      if (status.ok() && progress && !progress(double(done) / double(jobs.size()))) {
+        status = make_status(Code::cancelled, "{} was not written", path_);
+      }
+      if (status.ok()) continue;
+      if (first_error.ok()) first_error = std::move(status);
+      failed = true;
+    }
+  });
+  return first_error;
+}
+
+Status GgufWriter::finish() {
+  // A disk may say that it is full only now.
+  if (::fsync(file_) != 0) return system_error("write");
+  const int file = std::exchange(file_, -1);
+  if (::close(file) != 0) return system_error("close");
+  if (::rename(part_path_.c_str(), path_.c_str()) != 0) return system_error("rename");
+  made_ = false;
+  return Status();
+}
+
+}  // namespace headrace::io
