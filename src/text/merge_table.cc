@@ -10,7 +10,7 @@ MergeTable::MergeTable(size_t num_merges, int32_t num_ids)
       pair_mask_((uint64_t{1} << 2 * id_bits_) - 1),
       made_(num_merges) {
   const int pair_bits = 2 * id_bits_;
-  const int roomy = static_cast<int>(std::bit_width(num_merges + num_merges / 3 + 16));
+  const int roomy = static_cast<int>(std::bit_width(num_merges + num_merges * 2 / 3 + 16));
   const int slot_bits = std::min(std::max(roomy, pair_bits - (32 - kAwayBits)), pair_bits);
   rest_bits_ = pair_bits - slot_bits;
   slots_.resize(size_t{1} << slot_bits);

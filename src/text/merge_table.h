@@ -42,8 +42,7 @@ class MergeTable {
 
  private:
   struct Slot {
-    uint32_t key =
-        0;  // the lower bits of mix() and, in kAwayBits, how many slots from the pair's own one this is
+    uint32_t key = 0;  // the lower bits of mix() and, in kAwayBits, how many slots from the pair's own one this is
     uint32_t rank = kNoRank;
   };
   static constexpr int kAwayBits = 8, kMaxAway = 1 << kAwayBits;
@@ -66,7 +65,7 @@ class MergeTable {
   int id_bits_;
   int rest_bits_;  // of mix(), those that do not choose the slot: at most 32 - kAwayBits
   uint64_t pair_mask_;
-  HugeVector<Slot> slots_;    // a power of two, at most three quarters full
+  HugeVector<Slot> slots_;    // a power of two, at most three fifths full: runs of 256 do not happen by chance
   HugeVector<int32_t> made_;  // the ids that the merges make, by rank
   // A bit is set where a pair with this hint is there. Most pairs that are looked up are not, and this stays
   // in the second-level cache.

@@ -91,6 +91,7 @@ void run_matmul_bf16(const StepContext&, const NodeArgs& args, Team& team) {
 
   for (int64_t claim; (claim = team.claim(claims.count())) >= 0;) {
     const Claims::Part part = claims.part(claim);
+    if (part.tokens <= kFewTokens) fetch_first(weight.data + part.first_tile * tile_bytes, 2 * tile_bytes);
     for (int64_t n = part.first_tile, next; n < part.end_tile; n = next) {
       next = n + 2 <= part.end_tile ? n + 2 : n + 1;
       const int64_t row = n * kTileRows, bytes = (next - n) * tile_bytes;

@@ -396,6 +396,7 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
 
   for (int64_t claim; (claim = team.claim(claims.count())) >= 0;) {
     const Claims::Part part = claims.part(claim);
+    if (part.tokens <= kFewTokens) fetch_first(weight.data + part.first_tile * tile_bytes, kTilesAtOnce * tile_bytes);
     if (part.chunk != packed_chunk) {
       packed_chunk = part.chunk;
       even_parts(part.tokens, kTokens, [&](int64_t first, int count) {

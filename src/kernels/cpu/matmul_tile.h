@@ -207,6 +207,11 @@ struct Ahead {
   int64_t step;
 };
 
+// Asks for the first tiles of a run at once: what comes later is asked for on the way.
+HR_INLINE void fetch_first(const std::byte* tiles, int64_t bytes) {
+  for (int64_t line = 0; line < bytes; line += 64) prefetch(tiles + line);
+}
+
 // Tokens of a chunk: as many as fit kChunkBytes at `token_bytes` each, in whole register tiles, 1..64 of these.
 inline constexpr int64_t kChunkBytes = 192 << 10;
 HR_INLINE int64_t chunk_tokens_for(int64_t token_bytes, int register_tokens) {
