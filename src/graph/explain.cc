@@ -138,6 +138,7 @@ std::string explain_text(const Graph& graph, const PlanFacts& facts) {
     row("planned peak", facts.memory->arena_bytes, "what the arena takes");
     row("live-set bound", facts.memory->live_set_bound, "no plan can take less");
     row("naive sum", facts.memory->naive_bytes, "every value in a place of its own");
+    text += fmt::format("stages: {}, at whose ends the threads wait for each other\n", facts.memory->num_stages);
   }
   return text;
 }
@@ -164,6 +165,7 @@ std::string explain_json(const Graph& graph, const PlanFacts& facts) {
     json["memory"] = {{"planned_peak_bytes", facts.memory->arena_bytes},
                       {"live_set_bound_bytes", facts.memory->live_set_bound},
                       {"naive_bytes", facts.memory->naive_bytes}};
+    json["stages"] = facts.memory->num_stages;
   }
   // Tensor names come from files and need not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace);

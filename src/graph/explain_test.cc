@@ -75,6 +75,7 @@ TEST(Explain, JsonIsValidWhateverBytesNamesHold) {
   EXPECT_EQ(json["memory"]["planned_peak_bytes"], 768);
   EXPECT_EQ(json["memory"]["live_set_bound_bytes"], 768);
   EXPECT_EQ(json["memory"]["naive_bytes"], 1024);
+  EXPECT_EQ(json["stages"], 4);
 }
 
 }  // namespace

@@ -186,6 +186,7 @@ class Planner {
     plan.arena_bytes = arena_bytes_;
     plan.live_set_bound = live_set_bound();
     plan.naive_bytes = naive_bytes_;
+    plan.num_stages = stage_.back();
     return plan;
   }
 

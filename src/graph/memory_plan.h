@@ -18,6 +18,7 @@ struct MemoryPlan {
   int64_t arena_bytes = 0;              // the planned peak
   int64_t live_set_bound = 0;           // the largest sum of bytes alive in one stage: no plan can be smaller
   int64_t naive_bytes = 0;              // every value and scratch in a place of its own
+  int32_t num_stages = 0;               // those of the nodes: a barrier each
 };
 
 // `scratch_bytes[node]`: what the selected kernel of each node needs under these bindings. In-place pairs of ops are used

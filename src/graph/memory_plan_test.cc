@@ -32,6 +32,23 @@ struct Chain {
   }
 };
 
+// A thread may write the output of a stage's last node while another still reads the input of its first.
+TEST(MemoryPlan, NothingPassesFromValueToValueInsideAStage) {
+  Chain chain;
+  std::vector<ValueId> values = {chain.x};
+  for (int i = 0; i < 5; ++i) values.push_back(one(chain.graph, test_ops::copy, {values.back()}));
+  chain.graph.set_output("h", values.back());
+  const std::vector<int64_t> no_scratch(5, 0);
+  const MemoryPlan p = plan_memory(chain.graph, chain.graph.symbols.upper_bounds(), no_scratch, {0, 1, 1, 1, 2});
+  std::set<int64_t> places;  // of what the middle stage reads and writes
+  for (int i = 1; i <= 4; ++i) places.insert(p.value_offset[values[i]]);
+  EXPECT_EQ(places.size(), 4u);
+  EXPECT_EQ(p.arena_bytes, 4 * 640);
+  EXPECT_EQ(p.live_set_bound, 4 * 640);
+  EXPECT_EQ(p.num_stages, 3);
+  EXPECT_EQ(plan(chain.graph).arena_bytes, 2 * 640);
+}
+
 TEST(MemoryPlan, AChainNeedsTwoPlacesHoweverLong) {
   Chain chain;
   ValueId h = chain.x;

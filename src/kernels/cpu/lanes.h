@@ -307,6 +307,35 @@ HR_INLINE Lanes zero() {
 }
 
 // Lanes fold in halves: i with i + 8, then + 4, + 2, + 1; the same tree for every instruction set.
+#if defined(HEADRACE_ISA_AVX512) || defined(HEADRACE_ISA_AVX2)
+HR_INLINE __m256 low_half(Lanes a) {
+#if defined(HEADRACE_ISA_AVX512)
+  return _mm512_castps512_ps256(a.v);
+#else
+  return a.lo;
+#endif
+}
+HR_INLINE __m256 high_half(Lanes a) {
+#if defined(HEADRACE_ISA_AVX512)
+  return _mm512_extractf32x8_ps(a.v, 1);
+#else
+  return a.hi;
+#endif
+}
+HR_INLINE float sum(Lanes a) {
+  const __m256 eight = _mm256_add_ps(low_half(a), high_half(a));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+// Where one of two is NaN the second counts, as in max().
+HR_INLINE float largest(Lanes a) {
+  const __m256 eight = _mm256_max_ps(low_half(a), high_half(a));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+#else
 HR_INLINE float sum(Lanes a) {
   float v[kLanes];
   store(v, a);
@@ -323,6 +352,7 @@ HR_INLINE float largest(Lanes a) {
   }
   return v[0];
 }
+#endif
 
 // The first n elements of a half-float row; the rest are zero.
 template <class T>
