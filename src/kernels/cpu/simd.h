@@ -23,6 +23,15 @@
 
 HR_BEGIN_KERNELS
 
+#if defined(HEADRACE_ISA_AVX2) || defined(HEADRACE_ISA_AVX512)
+HR_INLINE int32_t add_eight(__m256i x) {
+  __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4E));
+  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xB1));
+  return _mm_cvtsi128_si32(sum);
+}
+#endif
+
 #if defined(HEADRACE_ISA_AVX512)
 
 struct F32x16 {
@@ -63,7 +72,9 @@ HR_INLINE I32x16 round_to_i32(F32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }  /
 HR_INLINE F32x16 bits_as_f32(I32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
 HR_INLINE I32x16 f32_as_bits(F32x16 a) { return {_mm512_castps_si512(a.v)}; }
 HR_INLINE float reduce_max(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
-HR_INLINE int32_t reduce_add(I32x16 a) { return _mm512_reduce_add_epi32(a.v); }
+HR_INLINE int32_t reduce_add(I32x16 a) {  // sums may wrap: the compiler's own reduction adds them as signed integers
+  return add_eight(_mm256_add_epi32(_mm512_castsi512_si256(a.v), _mm512_extracti64x4_epi64(a.v, 1)));
+}
 HR_INLINE void store_i8(int8_t* p, I32x16 a) {  // values in [-128, 127]
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
 }
@@ -124,13 +135,7 @@ HR_INLINE float reduce_max(F32x16 x) {
   q = _mm_max_ss(q, _mm_movehdup_ps(q));
   return _mm_cvtss_f32(q);
 }
-HR_INLINE int32_t reduce_add(I32x16 x) {
-  const __m256i s = _mm256_add_epi32(x.a, x.b);
-  __m128i q = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
-  q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0x4E));
-  q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0xB1));
-  return _mm_cvtsi128_si32(q);
-}
+HR_INLINE int32_t reduce_add(I32x16 x) { return add_eight(_mm256_add_epi32(x.a, x.b)); }
 HR_INLINE void store_i8(int8_t* p, I32x16 x) {
   const __m128i low = _mm_packs_epi32(_mm256_castsi256_si128(x.a), _mm256_extracti128_si256(x.a, 1));
   const __m128i high = _mm_packs_epi32(_mm256_castsi256_si128(x.b), _mm256_extracti128_si256(x.b, 1));
