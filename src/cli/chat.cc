@@ -88,7 +88,7 @@ bool handle_command(Conversation& conversation, const std::string& line, bool& l
   } else if (name == "/system") {
     conversation.set_system(space == std::string::npos ? "" : line.substr(space + 1));
   } else if (name == "/help") {
-    fmt::print(stderr, "{}", kHelp);
+    note("{}", kHelp);
   } else {
     return false;  // "/etc/passwd is a file" is a question like any other
   }
@@ -107,7 +107,7 @@ std::string one_turn(const std::string& system, const std::string& user) {
 Status chat(engine::ServingModel& model, const AnswerOptions& options, std::string system, bool raw) {
   LineEditor editor("> ", default_history_file());
   Conversation conversation(model, options, std::move(system), raw);
-  if (editor.interactive()) fmt::print(stderr, "{}. /help lists the commands, Ctrl-D leaves.\n", printable(model.card().id));
+  if (editor.interactive()) note("{}. /help lists the commands, Ctrl-D leaves.\n", printable(model.card().id));
   std::string line;
   // One guard for the whole conversation: between reading a line and answering it no Ctrl-C may end the program.
   const InterruptGuard guard(InterruptGuard::Mode::always);
@@ -120,13 +120,13 @@ Status chat(engine::ServingModel& model, const AnswerOptions& options, std::stri
     const Result<Answer> reply = conversation.say(line);
     if (std::ferror(stdout) != 0) break;
     if (!reply) {
-      fmt::print(stderr, "{}\n", printable(reply.error().message()));
+      note("{}\n", printable(reply.error().message()));
       if (reply.error().code() == Code::internal) return reply.error();
       continue;
     }
     fmt::print("\n");
     std::fflush(stdout);
-    fmt::print(stderr, "[{}]\n", figures_line(reply->timing));
+    note("[{}]\n", figures_line(reply->timing));
   }
   if (editor.interactive()) fmt::print("\n");
   return {};

@@ -149,6 +149,7 @@ Result<io::GgufMetadata> folder_metadata(const io::ModelSource& source, const io
     return metadata;
   }
   if (vocab.error().code() != Code::not_found) return tl::unexpected(vocab.error());
+  note("{}: no tokenizer.json: the result takes token ids alone, and neither `run` nor `serve` can use it\n", printable(source.path()));
   metadata.add_text("tokenizer.ggml.model", "none");
   return metadata;
 }
@@ -195,7 +196,7 @@ Status convert(const ConvertOptions& options) {
   HR_ASSIGN_OR_RETURN(const Graph read_back, program_of(*written, written->config()));
   HR_RETURN_IF_ERROR(check_same_program(program, read_back));
   HR_RETURN_IF_ERROR(writer->finish());
-  fmt::print(stderr, "{}: {} tensors, {:.1f} MB\n", printable(options.out), source->tensors().size(),
+  note("{}: {} tensors, {:.1f} MB\n", printable(options.out), source->tensors().size(),
              static_cast<double>(writer->file_bytes()) * 1e-6);
   return {};
 }

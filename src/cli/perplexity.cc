@@ -98,7 +98,7 @@ Status run(const PerplexityCommand& command) {
     return {};
   }
   fmt::print("{:.4f} +/- {:.4f}\n", result.value, result.standard_error);
-  fmt::print(stderr, "[{} chunks of {} tokens, {} tokens scored; {:.1f} s, {:.1f} tokens/s]\n", result.chunks, command.context,
+  note("[{} chunks of {} tokens, {} tokens scored; {:.1f} s, {:.1f} tokens/s]\n", result.chunks, command.context,
              result.scored_tokens, seconds, per_second);
   return {};
 }

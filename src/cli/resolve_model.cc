@@ -34,7 +34,7 @@ class DownloadPicture {
       told_ = true;
       start_ = Clock::now();
       done_at_start_ = news.done;
-      fmt::print(stderr, "Fetching {} from {}\n", printable(name_), printable(endpoint_));
+      note("Fetching {} from {}\n", printable(name_), printable(endpoint_));
     }
     const double fraction = news.total == 0 ? 0 : static_cast<double>(news.done) / static_cast<double>(news.total);
     bar_.update(fraction, describe(news));

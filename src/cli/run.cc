@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cli/terminal.h"
 #include "cli/answer.h"
 #include "cli/chat.h"
 #include "cli/command.h"
@@ -119,7 +120,7 @@ Status answer_once(engine::ServingModel& model, const RunOptions& run) {
   } else {
     if (!reply.text.ends_with('\n')) fmt::print("\n");
     std::fflush(stdout);
-    fmt::print(stderr, "[{}]\n", figures_line(reply.timing));
+    note("[{}]\n", figures_line(reply.timing));
   }
   if (reply.finish == engine::FinishReason::abort && std::ferror(stdout) == 0) {
     return make_status(Code::cancelled, "stopped");

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "cli/terminal.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
@@ -48,7 +49,7 @@ Status serve_command(const std::vector<std::string>& args) {
   serve.port = static_cast<uint16_t>(port);
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<engine::ServingModel> model, open_model(model_options));
   serve.on_listening = [&](const std::string& url) {
-    fmt::print(stderr, "{} is ready at {} (loaded in {:.1f} s). Ctrl-C ends it.\n", model->card().id, url,
+    note("{} is ready at {} (loaded in {:.1f} s). Ctrl-C ends it.\n", model->card().id, url,
                model->card().load_seconds);
   };
   return server::serve(*model, serve);

@@ -27,10 +27,12 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+void note_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
 ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_) fmt::print(stderr, "\r\033[K");
+  if (drawn_) note("\r\033[K");
 }
 
 void ProgressBar::update(double fraction, std::string_view what) {
@@ -40,7 +42,7 @@ void ProgressBar::update(double fraction, std::string_view what) {
   if (!terminal_ || seconds_between(start_, now) < kQuietSeconds) return;
   if (drawn_ && fraction < 1 && seconds_between(drawn_at_, now) < kRedrawSeconds) return;
   const int filled = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * kWidth);
-  fmt::print(stderr, "\r\033[K{} [{:#>{}}{:.>{}}] {:3.0f}% {}", label_, "", filled, "", kWidth - filled,
+  note("\r\033[K{} [{:#>{}}{:.>{}}] {:3.0f}% {}", label_, "", filled, "", kWidth - filled,
              std::clamp(fraction, 0.0, 1.0) * 100, what);
   std::fflush(stderr);
   drawn_ = true;

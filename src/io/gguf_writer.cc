@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is written as it lies in memory");
 
 constexpr int64_t kBytesAtOnce = int64_t{1} << 20;
-constexpr size_t kMaxDims = 4;
+constexpr size_t kMaxDims = 4, kMagicBytes = 4;
 
 template <class T>
 void put(std::string& bytes, T value) {
@@ -162,18 +163,40 @@ Status GgufWriter::open(const GgufMetadata& metadata, const Options& options) {
   file_bytes_ = align_up(data_start + data_bytes, options.alignment);
 
   std::error_code ignored;
-  if (!options.overwrite && std::filesystem::exists(path_, ignored)) {
+  const auto there = std::filesystem::status(path_, ignored);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    return make_status(Code::invalid_argument, "{} is no regular file: want the name of a file to write", path_);
+  }
+  if (!options.overwrite && std::filesystem::exists(there)) {
     return make_status(Code::invalid_argument, "{} is there already; --force replaces it", path_);
   }
-  file_ = ::open(part_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (file_ < 0) return system_error("create");
-  if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
-    return make_status(Code::unavailable, "{} is being written by another process", part_path_);
-  }
+  HR_RETURN_IF_ERROR(open_part());
   made_ = true;
   // Holes between tensors read as zeros.
   if (::ftruncate(file_, 0) != 0 || ::ftruncate(file_, static_cast<off_t>(file_bytes_)) != 0) return system_error("resize");
-  return write_at(0, std::as_bytes(std::span(header)));
+  // Without its first four bytes the file is none yet, should the process end here.
+  magic_ = header.substr(0, kMagicBytes);
+  return write_at(kMagicBytes, std::as_bytes(std::span(header).subspan(kMagicBytes)));
+}
+
+// The name is easy to guess: no link is followed, nothing but a file is taken, and none that another process has renamed between
+// the opening and the lock.
+Status GgufWriter::open_part() {
+  file_ = ::open(part_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (file_ < 0) return system_error("create");
+  struct stat opened, named;
+  if (::fstat(file_, &opened) != 0 || !S_ISREG(opened.st_mode)) {
+    return make_status(Code::invalid_argument, "{} is in the way and no regular file", part_path_);
+  }
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0 || ::lstat(part_path_.c_str(), &named) != 0 || named.st_ino != opened.st_ino ||
+      named.st_dev != opened.st_dev) {
+    return make_status(Code::unavailable, "{} is being written by another process", part_path_);
+  }
+  std::error_code ignored;
+  if (std::filesystem::equivalent(source_.path(), part_path_, ignored)) {
+    return make_status(Code::invalid_argument, "{} is the model that is read; choose another name for the result", part_path_);
+  }
+  return {};
 }
 
 Status GgufWriter::write_at(uint64_t offset, std::span<const std::byte> bytes) const {
@@ -225,7 +248,8 @@ Status GgufWriter::write(const OnTeam& on_team, const Progress& progress) {
       failed = true;
     }
   });
-  return first_error;
+  HR_RETURN_IF_ERROR(first_error);
+  return write_at(0, std::as_bytes(std::span(magic_)));
 }
 
 Status GgufWriter::finish() {

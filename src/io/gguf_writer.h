@@ -1,6 +1,6 @@
 #pragma once
 // Writes a GGUF file, version 3: metadata, then the tensors of a ModelSource, a megabyte at a time by every thread of a team.
-// The file grows as PATH.part and gets its name when all is written; what fails before leaves nothing behind.
+// The file grows as PATH.part, no model before all is written, and gets its name then; what fails before leaves nothing behind.
 
 #include <cstdint>
 #include <functional>
@@ -51,7 +51,7 @@ class GgufWriter {
   using Progress = std::function<bool(double)>;
 
   // Writes the header. The tensors will be those of `source`, in its order and under its names; it must outlive the writer.
-  // Errors: invalid_argument for a file that is there, unsupported for a tensor that GGUF cannot hold, resource_exhausted and
+  // Errors: invalid_argument for a file that is there, for what is no regular file and for the source's own, unsupported for a tensor that GGUF cannot hold, resource_exhausted and
   // not_found from the system, with the path.
   static Result<std::unique_ptr<GgufWriter>> create(std::string path, const GgufMetadata& metadata, const ModelSource& source,
                                                     const Options& options);
@@ -69,12 +69,14 @@ class GgufWriter {
  private:
   GgufWriter(std::string path, const ModelSource& source) : path_(std::move(path)), part_path_(path_ + ".part"), source_(source) {}
   Status open(const GgufMetadata& metadata, const Options& options);
+  Status open_part();
   Status write_at(uint64_t offset, std::span<const std::byte> bytes) const;
   Status system_error(std::string_view what) const;
 
   const std::string path_, part_path_;
   const ModelSource& source_;
   int file_ = -1;
+  std::string magic_;              // the file's first bytes, which write() writes last
   bool made_ = false;              // part_path_ is ours to remove
   uint64_t file_bytes_ = 0;
   std::vector<uint64_t> offsets_;  // of each tensor, from the start of the file

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
@@ -172,6 +173,45 @@ TEST(WeightNames, TheTwoDirectionsAreOneTable) {
   }
   EXPECT_EQ(family_in_gguf("mistral").value()->gguf_architecture, "llama");
   EXPECT_EQ(family_in_gguf("bert").error().code(), Code::unsupported);
+}
+
+TEST_F(GgufWriting, WhatIsNoRegularFileIsNeitherReplacedNorFollowed) {
+  const auto source = tiny();
+  ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+  EXPECT_EQ(write(*source, {}, {.overwrite = true}).code(), Code::invalid_argument);
+  EXPECT_TRUE(fs::is_fifo(path()));
+  fs::remove(path());
+  // Nor at the name under which the file grows: a pipe without a reader would wait for ever.
+  ASSERT_EQ(::mkfifo((path() + ".part").c_str(), 0600), 0);
+  EXPECT_FALSE(write(*source, {}).ok());
+  fs::remove(path() + ".part");
+  const std::string victim = (folder_ / "victim").string();
+  std::ofstream(victim) << "precious";
+  fs::create_symlink(victim, path() + ".part");
+  EXPECT_FALSE(write(*source, {}, {.overwrite = true}).ok());
+  EXPECT_EQ(fs::file_size(victim), 8u);
+  EXPECT_TRUE(fs::is_symlink(path() + ".part"));
+  EXPECT_FALSE(fs::exists(path()));
+}
+
+TEST_F(GgufWriting, TheModelThatIsReadIsNotWrittenOver) {
+  const std::string part = path() + ".part";
+  fs::copy_file(testing::golden_path("tiny_llama.gguf"), part);
+  const auto bytes = fs::file_size(part);
+  const auto source = ModelSource::open(part);
+  ASSERT_TRUE(source);
+  EXPECT_EQ(write(**source, {}).code(), Code::invalid_argument);
+  EXPECT_EQ(fs::file_size(part), bytes);
+  EXPECT_TRUE(ModelSource::open(part));
+}
+
+TEST_F(GgufWriting, APartIsNoModelBeforeAllIsWritten) {
+  const auto source = tiny();
+  const auto writer = GgufWriter::create(path(), {}, *source, {});
+  ASSERT_TRUE(writer);
+  EXPECT_FALSE(GgufFile::open((*writer)->part_path()));
+  ASSERT_TRUE((*writer)->write(on_team, nullptr).ok());
+  EXPECT_TRUE(GgufFile::open((*writer)->part_path()));
 }
 
 }  // namespace

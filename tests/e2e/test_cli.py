@@ -393,6 +393,30 @@ CONFIG = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "n
           "max_position_embeddings": 256, "tie_word_embeddings": True, "hidden_act": "silu"}
 
 
+class Streams(Contract):
+    def run_in_shell(self, line):
+        done = subprocess.run(["bash", "-c", line, HEADRACE, TINY], capture_output=True, timeout=60, check=False)
+        self.assertNotIn("bug in Headrace", done.stderr.decode())
+        return done
+
+    def test_a_reader_that_has_seen_enough_is_no_error(self):
+        done = self.run_in_shell('"$0" inspect "$1" --json | head -c 10 > /dev/null; exit ${PIPESTATUS[0]}')
+        self.assertIn(done.returncode, (0, 141))  # all was written before the reader left, or not
+        self.assertEqual(done.stderr, b"")
+
+    def test_a_result_that_is_lost_is_an_error(self):
+        done = self.run_in_shell('"$0" inspect "$1" > /dev/full')
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("cannot write to standard output", done.stderr.decode())
+
+    def test_messages_that_nobody_takes_do_not_end_the_work(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for log in ("2> /dev/full", "2>&-"):
+                out = pathlib.Path(folder) / "out.gguf"
+                self.assertEqual(self.run_in_shell(f'"$0" convert "$1" --out "{out}" --force {log}').returncode, 0)
+                self.assertEqual(out.read_bytes()[:4], b"GGUF")
+
+
 class Convert(Contract):
     def convert(self, model, *args):
         out = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "out.gguf"
