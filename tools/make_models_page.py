@@ -87,7 +87,7 @@ def formats():
         if name not in golden and name not in ("f32", "fp8_e4m3", "fp8_e5m2"):
             fail(f"tests/golden/quant_formats.txt has no line of {name}")
         tested = "Format.DecodesAndEncodesEveryTypeAsTheGgufPackageDoes" if name in golden else dtypes
-        yield f"`{name}`", "8-bit activations" if name in fast else "float32", f"`{tested}`"
+        yield f"`{name}`", "8-bit activations" if name in fast else "bf16 activations" if name == "bf16" else "float32", f"`{tested}`"
 
 
 def page() -> str:
@@ -119,8 +119,9 @@ Headrace takes the longest sequence that it was told to serve (`--max-context`),
 
 ## Weight formats
 
-Decoded exactly as the `gguf` package does. *8-bit activations* are the fast matrix products of the default path; the others
-multiply in float32 after decoding a block at a time, which is several times slower.
+Decoded exactly as the `gguf` package does. *8-bit activations* are the fast matrix products of the default path, *bf16 activations*
+those of machines that multiply bf16 (AVX-512 BF16; float32 elsewhere); the others multiply in float32 after decoding a block at a
+time, which is several times slower.
 
 {table(["format", "products on the CPU", "tested by"], formats())}
 """
