@@ -21,6 +21,7 @@ HR_INLINE F32x16 dot_pairs(const F32x16& sum, const I32x16& w, const I32x16& x) 
 }
 #endif
 
+constexpr int kTilesAtOnce = 2;
 constexpr int64_t kPairsAtOnce = 16;  // between two looks at what to fetch
 
 HR_INLINE I32x16 broadcast_pair(const std::byte* x) {
@@ -77,7 +78,7 @@ struct Multiplies {
   }
 };
 constexpr Multiplies<1> kOneTile;
-constexpr Multiplies<2> kTwoTiles;
+constexpr Multiplies<kTilesAtOnce> kTwoTiles;
 
 void run_matmul_bf16(const StepContext&, const NodeArgs& args, Team& team) {
   const TensorView& x = args.inputs[0].tensor;
@@ -87,25 +88,22 @@ void run_matmul_bf16(const StepContext&, const NodeArgs& args, Team& team) {
   const int64_t tokens = x.dim(0), columns = x.dim(1), pairs = columns / 2;
   const int64_t tile_bytes = static_cast<int64_t>(tile16_bytes(Format::bf16, columns));
   const int64_t x_stride = x.strides[0] * static_cast<int64_t>(sizeof(bf16));
-  const Claims claims(tokens, weight.rows, tile_bytes, chunk_tokens_for(columns * 2, kTokens), team.size(), 2);
+  const Claims claims(tokens, weight.rows, tile_bytes, chunk_tokens_for(columns * 2, kTokens), team.size(), kTilesAtOnce);
 
   for (int64_t claim; (claim = team.claim(claims.count())) >= 0;) {
     const Claims::Part part = claims.part(claim);
-    if (part.tokens <= kFewTokens) fetch_first(weight.data + part.first_tile * tile_bytes, 2 * tile_bytes);
+    fetch_first(part, weight, tile_bytes, kTilesAtOnce);
     for (int64_t n = part.first_tile, next; n < part.end_tile; n = next) {
-      next = n + 2 <= part.end_tile ? n + 2 : n + 1;
-      const int64_t row = n * kTileRows, bytes = (next - n) * tile_bytes;
+      next = n + kTilesAtOnce <= part.end_tile ? n + kTilesAtOnce : n + 1;
+      const int64_t bytes = (next - n) * tile_bytes;
       const std::byte* tile = weight.data + n * tile_bytes;
-      const int64_t rows_left = weight.rows - (next - 1) * kTileRows;
-      Place place{bias == nullptr ? nullptr : bias + row, static_cast<int>(rows_left < kTileRows ? rows_left : kTileRows), nullptr,
-                  out.strides[0]};
+      Place place = place_of(weight, bias, n, next - n, out.strides[0]);
       even_parts(part.tokens, kTokens, [&](int64_t first, int count) {
-        place.out = out.row<float>(part.first_token + first) + row;
-        const Multiply* by_count = next - n == 2 ? kTwoTiles.by_count : kOneTile.by_count;
+        place.out = out.row<float>(part.first_token + first) + n * kTileRows;
+        const Multiply* by_count = next - n == kTilesAtOnce ? kTwoTiles.by_count : kOneTile.by_count;
         by_count[count](tile, tile_bytes, reinterpret_cast<const std::byte*>(x.row<bf16>(part.first_token + first)), x_stride,
                         pairs, place,
-                        Ahead{tile + bytes + bytes * first / part.tokens,
-                              part.tokens > kFewTokens ? 0 : bytes * count * kPairsAtOnce / (part.tokens * pairs)});
+                        ahead_of(part, tile + bytes, bytes, first, count, (pairs + kPairsAtOnce - 1) / kPairsAtOnce));
       });
     }
   }

@@ -396,7 +396,7 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
 
   for (int64_t claim; (claim = team.claim(claims.count())) >= 0;) {
     const Claims::Part part = claims.part(claim);
-    if (part.tokens <= kFewTokens) fetch_first(weight.data + part.first_tile * tile_bytes, kTilesAtOnce * tile_bytes);
+    fetch_first(part, weight, tile_bytes, kTilesAtOnce);
     if (part.chunk != packed_chunk) {
       packed_chunk = part.chunk;
       even_parts(part.tokens, kTokens, [&](int64_t first, int count) {
@@ -405,21 +405,19 @@ void run_matmul_q8(const StepContext&, const NodeArgs& args, Team& team) {
     }
     for (int64_t n = part.first_tile, next; n < part.end_tile; n = next) {
       next = n + kTilesAtOnce <= part.end_tile ? n + kTilesAtOnce : n + 1;
-      const int64_t row = n * kTileRows, bytes = (next - n) * tile_bytes, rows_left = weight.rows - (next - 1) * kTileRows;
+      const int64_t bytes = (next - n) * tile_bytes;
       const std::byte* raw = weight.data + n * tile_bytes;
       const std::byte* tile = raw;
       if (read.widen != nullptr) {
         for (int64_t i = 0; i < next - n; ++i) read.widen(raw + i * tile_bytes, blocks, wide + i * blocks * read.wide_block);
         tile = wide;
       }
-      Place place{bias == nullptr ? nullptr : bias + row, static_cast<int>(rows_left < kTileRows ? rows_left : kTileRows), nullptr,
-                  out.strides[0]};
+      Place place = place_of(weight, bias, n, next - n, out.strides[0]);
       even_parts(part.tokens, kTokens, [&](int64_t first, int count) {
-        place.out = out.row<float>(part.first_token + first) + row;
+        place.out = out.row<float>(part.first_token + first) + n * kTileRows;
         read.of[next - n][count](tile, read.widen == nullptr ? tile_bytes : blocks * read.wide_block, packed + first * token_bytes,
                                  blocks, place,
-                                 Ahead{raw + bytes + bytes * first / part.tokens,
-                                       part.tokens > kFewTokens ? 0 : bytes * count / part.tokens / blocks});
+                                 ahead_of(part, raw + bytes, bytes, first, count, blocks));
       });
     }
   }

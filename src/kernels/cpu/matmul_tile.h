@@ -207,9 +207,23 @@ struct Ahead {
   int64_t step;
 };
 
-// Asks for the first tiles of a run at once: what comes later is asked for on the way.
-HR_INLINE void fetch_first(const std::byte* tiles, int64_t bytes) {
-  for (int64_t line = 0; line < bytes; line += 64) prefetch(tiles + line);
+// Asks for the first `count` tiles of a claim at once, where reading weighs: what comes later is asked for on the way.
+HR_INLINE void fetch_first(const Claims::Part& part, const WeightView& weight, int64_t tile_bytes, int count) {
+  if (part.tokens > kFewTokens) return;
+  const std::byte* tiles = weight.data + part.first_tile * tile_bytes;
+  for (int64_t line = 0; line < count * tile_bytes; line += 64) prefetch(tiles + line);
+}
+
+// The share of the next `bytes` that a call for `count` tokens from `first` fetches in `steps` steps; none where arithmetic bounds.
+HR_INLINE Ahead ahead_of(const Claims::Part& part, const std::byte* next, int64_t bytes, int64_t first, int count, int64_t steps) {
+  return {next + bytes * first / part.tokens, part.tokens > kFewTokens ? 0 : bytes * count / part.tokens / steps};
+}
+
+// Of `tiles` tiles from tile `n`; `out` is each call's to set.
+HR_INLINE Place place_of(const WeightView& weight, const float* bias, int64_t n, int64_t tiles, int64_t out_stride) {
+  const int64_t rows_left = weight.rows - (n + tiles - 1) * kTileRows;
+  return {bias == nullptr ? nullptr : bias + n * kTileRows, static_cast<int>(rows_left < kTileRows ? rows_left : kTileRows), nullptr,
+          out_stride};
 }
 
 // Tokens of a chunk: as many as fit kChunkBytes at `token_bytes` each, in whole register tiles, 1..64 of these.
