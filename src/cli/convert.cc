@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "cli/command.h"
@@ -51,13 +50,7 @@ Result<Graph> program_of(const io::ModelSource& source, const io::ConfigMap& con
   HR_ASSIGN_OR_RETURN(const std::string model_type, config.get_string("model_type"));
   HR_ASSIGN_OR_RETURN(const models::ModelFamily* family, models::find_family(model_type));
   if (family->build_step == nullptr) return error(Code::unsupported, "a {} model generates no text", model_type);
-  std::map<std::string, models::TensorInfo, std::less<>> tensors;
-  for (const io::SourceTensor& tensor : source.tensors()) tensors[tensor.name] = {tensor.format, tensor.shape};
-  const models::TensorLookup lookup = [&](std::string_view name) -> const models::TensorInfo* {
-    const auto found = tensors.find(name);
-    return found == tensors.end() ? nullptr : &found->second;
-  };
-  return family->build_step({config, lookup, DtypePolicy(), {}});
+  return family->build_step({config, models::tensors_of(source), DtypePolicy(), {}});
 }
 
 // What GGUF stores otherwise for the same numbers: pairs of a rotation, the one of a norm.

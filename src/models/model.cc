@@ -2,6 +2,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <map>
 
 #include "graph/passes/dead_code.h"
 
@@ -20,6 +21,15 @@ constexpr const ModelFamily* kFamilies[] = {
 }  // namespace
 
 std::span<const ModelFamily* const> all_families() { return kFamilies; }
+
+TensorLookup tensors_of(const io::ModelSource& source) {
+  const auto tensors = std::make_shared<std::map<std::string, TensorInfo, std::less<>>>();
+  for (const io::SourceTensor& tensor : source.tensors()) (*tensors)[tensor.name] = {tensor.format, tensor.shape};
+  return [tensors](std::string_view name) -> const TensorInfo* {
+    const auto found = tensors->find(name);
+    return found == tensors->end() ? nullptr : &found->second;
+  };
+}
 
 Result<const ModelFamily*> find_family(std::string_view model_type) {
   std::string known;

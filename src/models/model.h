@@ -13,6 +13,7 @@
 #include "graph/graph.h"
 #include "graph/passes.h"
 #include "io/config_map.h"
+#include "io/model_source.h"
 
 namespace headrace::models {
 
@@ -31,6 +32,8 @@ struct TensorInfo {
   std::vector<int64_t> shape;
 };
 using TensorLookup = std::function<const TensorInfo*(std::string_view name)>;
+// Of the tensors that the source has now; it holds copies.
+TensorLookup tensors_of(const io::ModelSource& source);
 
 struct BuildContext {
   const io::ConfigMap& config;

@@ -1,7 +1,6 @@
 #include "runtime/step_program.h"
 
 #include <algorithm>
-#include <map>
 
 #include "core/kv_view.h"
 
@@ -31,13 +30,7 @@ Result<StepProgram> StepProgram::build(const io::ModelSource& source, const Step
   HR_ASSIGN_OR_RETURN(const std::string model_type, source.config().get_string("model_type"));
   HR_ASSIGN_OR_RETURN(const models::ModelFamily* family, models::find_family(model_type));
 
-  std::map<std::string, models::TensorInfo, std::less<>> tensors;
-  for (const io::SourceTensor& tensor : source.tensors()) tensors[tensor.name] = {tensor.format, tensor.shape};
-  const models::TensorLookup lookup = [&](std::string_view name) -> const models::TensorInfo* {
-    const auto found = tensors.find(name);
-    return found == tensors.end() ? nullptr : &found->second;
-  };
-  models::BuildContext context{source.config(), lookup, options.policy, {}};
+  models::BuildContext context{source.config(), models::tensors_of(source), options.policy, {}};
   HR_ASSIGN_OR_RETURN(step.info, family->info(context));
   HR_ASSIGN_OR_RETURN(const int64_t max_context,
                       choose_context(options.max_context, step.info.max_position_embeddings));
