@@ -9,7 +9,6 @@
 
 #include "text/both.h"
 #include "text/bpe.h"
-#include "text/json_components.h"
 #include "text/json_lists.h"
 #include "text/pipeline_tokenizer.h"
 #include "text/unigram.h"
@@ -23,6 +22,10 @@ using Parts = PipelineTokenizer::Parts;
 
 // The file's own mistakes (a key that is missing, a value of another type) reach us as exceptions of the JSON
 // library; the one catch is in from_tokenizer_json.
+
+std::string type_of(const json& component) {
+  return component.at("type").get<std::string>();
+}
 
 // The JSON library turns numbers that do not fit, or are not whole, into others without a word.
 template <class Int>
@@ -277,6 +280,16 @@ Result<PreTokenizerPtr> read_metaspace(const json& component) {
                                                     : PrependScheme::never;
   return metaspace(component.value("replacement", std::string("\u2581")), prepend,
                    component.value("split", true));
+}
+
+// A Sequence's parts, and theirs, in order.
+void flatten(const json& component, std::vector<const json*>& out) {
+  if (component.is_null()) return;
+  if (type_of(component) != "Sequence") {
+    out.push_back(&component);
+    return;
+  }
+  for (const json& part : component.at("pretokenizers")) flatten(part, out);
 }
 
 // `spells`: its words come out in the byte alphabet.

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "text/json_components.h"
 #include "text/json_lists.h"
 #include "text/named_split.h"
 #include "text/utf8.h"
@@ -32,12 +31,22 @@ Status cannot(std::string_view what) {
   return make_status(Code::unsupported, "tokenizer.json: {}: the vocabulary of a GGUF file cannot say this", what);
 }
 
+std::string type_of(const json& component) { return component.at("type").get<std::string>(); }
 bool empty_or_absent(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() || *found == "";
 }
 
 // --- byte-level BPE ---
+
+void flatten(const json& component, std::vector<const json*>& out) {
+  if (component.is_null()) return;
+  if (type_of(component) != "Sequence") {
+    out.push_back(&component);
+    return;
+  }
+  for (const json& part : component.at("pretokenizers")) flatten(part, out);
+}
 
 Result<std::string> pre_tokenizer_name(const std::vector<const json*>& parts, bool ignore_merges) {
   SplitSteps steps{.ignore_merges = ignore_merges};
