@@ -19,8 +19,25 @@ struct SamplingParams {
   float top_p = 1.0f;
   float min_p = 0.0f;
   int32_t top_k = 0;         // 0: off
+  float typical_p = 1.0f;    // Meister et al. 2023; 1: off
+  float repetition_penalty = 1.0f;  // Keskar et al. 2019, over prompt and answer; 1: off
+  float frequency_penalty = 0.0f;   // a token of the answer loses so much for each time that it stands there
+  float presence_penalty = 0.0f;    // and so much once
+  std::vector<std::pair<int32_t, float>> logit_bias;  // added to an id's logit; at most kMaxBiases
+  std::vector<std::vector<int32_t>> bad_words;        // sequences of ids that the answer will not contain
   uint64_t seed = 0;
 };
+inline constexpr int32_t kMaxBiases = 1024;
+inline constexpr int32_t kMaxBadWords = 1024;
+
+// Beam search: the `n` best of `width` hypotheses by sum of log-probabilities / length^length_penalty, as transformers computes it.
+// Nothing is drawn: sampling parameters must be at their defaults. All tokens come at the end.
+struct BeamParams {
+  int32_t width = 0;  // 0: no beam search; at most kMaxBeams
+  float length_penalty = 1.0f;
+  bool early_stopping = false;  // end when `width` hypotheses have ended, without asking whether a longer one could win
+};
+inline constexpr int32_t kMaxBeams = 10;
 
 enum class RequestKind : uint8_t { generate, embed, score, transcribe, infer };
 
@@ -34,10 +51,14 @@ struct Request {
   SamplingParams sampling;
   std::vector<int32_t> stop_token_ids;    // end the choice; the model's EOS ids are added unless ignore_eos
   bool ignore_eos = false;
+  int32_t min_tokens = 0;                 // no id that ends the choice is drawn before so many
+  BeamParams beam;
+  int32_t logprobs = -1;                  // each token comes with its log-probability and so many of the best; -1: none
+  int32_t prompt_logprobs = -1;           // the same of the prompt's tokens but the first. Cached prefixes are then computed again
   bool starts_text = false;               // answers are texts of their own (a chat's), not the prompt's continuation: a
                                           // prefix space of the first token goes
-  bool want_logits = false;               // events carry the logits of every sampled position
   int32_t priority = 0;                   // lower runs first; equal ones in order of arrival
+  TimePoint deadline = TimePoint::max();  // a request that has not ended by then ends with an error
   std::string cache_key;                  // opaque bytes: only requests with equal keys share cached prefixes (tenant, adapter)
 };
 inline constexpr int32_t kMaxChoices = 128;
@@ -49,6 +70,14 @@ Status check_request(const Request& request, int32_t vocab_size);
 
 enum class FinishReason : uint8_t { none, stop, length, abort, error };
 const char* finish_reason_name(FinishReason reason);  // "stop", "length", ...
+
+// A token and how probable the model held it, before any bias or penalty: natural logarithms.
+struct TokenLogprob {
+  int32_t id = 0;
+  double logprob = 0;
+  // The best, by falling log-probability, the lower id first on a tie; then `id` itself when it is not among them.
+  std::vector<std::pair<int32_t, double>> top;
+};
 
 // When a request passed each point; docs/metrics.md defines the figures made of them.
 struct RequestTiming {
@@ -79,7 +108,8 @@ struct Event {
   int32_t choice = 0;
   std::vector<int32_t> tokens;         // new ids of this choice; the end-of-sequence id that stopped it is not among them
   int32_t end_token = -1;              // that id, on the event that it ends the choice with
-  std::vector<float> logits;           // want_logits: [tokens][vocab], the stopping token's row included
+  std::vector<TokenLogprob> logprobs;  // with Request::logprobs: one of each of `tokens`
+  std::vector<TokenLogprob> prompt_logprobs;  // with Request::prompt_logprobs, in the first event of choice 0: of ids 1 and on
   std::vector<float> embedding;        // embed: the vector of input `choice`; finish is `stop`
   FinishReason finish = FinishReason::none;  // set on the choice's last event
   bool last = false;                   // no further event of this request follows

@@ -16,6 +16,14 @@ int64_t elements_of(StepField field, const StepCounts& c) {
     case StepField::context_len: return c.seqs;
     case StepField::kv_slot: return int64_t{c.groups} * c.tokens;
     case StepField::block_table: return int64_t{c.groups} * c.seqs * c.blocks;
+    case StepField::bias_start:
+    case StepField::history_start: return int64_t{c.logit_rows} + 1;
+    case StepField::bias_token:
+    case StepField::bias_value: return c.biases;
+    case StepField::history: return c.history;
+    case StepField::copy_group:
+    case StepField::copy_src:
+    case StepField::copy_dst: return c.copies;
     default: return c.logit_rows;
   }
 }
@@ -35,7 +43,9 @@ void lay_out(StepHeader& header) {
 const char* step_field_name(StepField field) {
   constexpr const char* names[kNumStepFields] = {
       "token_src", "positions", "token_type", "query_start", "context_len", "logit_rows", "sample_slot", "temperature", "top_p",
-      "min_p", "top_k", "seed_lo", "seed_hi", "stream", "sample_pos", "target", "kv_slot", "block_table"};
+      "min_p", "typical_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "top_k", "seed_lo", "seed_hi", "stream",
+      "sample_pos", "target", "num_logprobs", "bias_start", "bias_token", "bias_value", "history_start", "output_start", "history",
+      "kv_slot", "block_table", "copy_group", "copy_src", "copy_dst"};
   return names[static_cast<int>(field)];
 }
 
@@ -60,7 +70,7 @@ bool StepPlan::valid(std::span<const std::byte> block) {
   std::memcpy(&header, block.data(), sizeof header);
   const StepCounts& c = header.counts;
   constexpr int32_t kMaxCount = 1 << 24;
-  for (const int32_t count : {c.tokens, c.seqs, c.logit_rows, c.groups, c.blocks}) {
+  for (const int32_t count : {c.tokens, c.seqs, c.logit_rows, c.groups, c.blocks, c.biases, c.history, c.copies}) {
     if (count < 0 || count > kMaxCount) return false;
   }
   StepHeader expected = header;

@@ -12,7 +12,7 @@
 namespace headrace::runtime {
 
 // The arrays of a plan, in the order in which they lie in the block. The graph's input values carry these names.
-//   T tokens, S sequences, R logit rows, G KV groups, B block-table columns
+//   T tokens, S sequences, R logit rows, G KV groups, B block-table columns, E biased logits, H tokens of history, C block copies
 enum class StepField : uint8_t {
   token_src,      // i32 [T]    an id, or -(slot + 1): the token sampled last for that slot, read on the device
   positions,      // i32 [T]    absolute position within its sequence
@@ -24,16 +24,31 @@ enum class StepField : uint8_t {
   temperature,    // f32 [R]    0: arg-max, the lowest id on a tie
   top_p,          // f32 [R]    1: off
   min_p,          // f32 [R]    0: off
+  typical_p,      // f32 [R]    1: off
+  repetition_penalty,  // f32 [R]  1: off
+  frequency_penalty,   // f32 [R]  0: off
+  presence_penalty,    // f32 [R]  0: off
   top_k,          // i32 [R]    0: off
   seed_lo,        // i32 [R]    Philox key: the request's seed
   seed_hi,        // i32 [R]
   stream,         // i32 [R]    Philox counter: which sequence of the request (n, best_of)
   sample_pos,     // i32 [R]    Philox counter: the position that the sample will take
-  target,         // i32 [R]    the id whose log-probability is wanted, by a program built for scoring
+  target,         // i32 [R]    the id whose log-probability is wanted; -1: the row's own sample
+  num_logprobs,   // i32 [R]    so many of the best ids are listed beside it, at most kMaxLogprobs; -1: none, nor the target's
+  bias_start,     // i32 [R+1]  row r's logits change by biases [bias_start[r], bias_start[r+1])
+  bias_token,     // i32 [E]    an id
+  bias_value,     // f32 [E]    added to its logit; -inf: the id cannot be drawn
+  history_start,  // i32 [R+1]  what the penalties of row r look at: tokens [history_start[r], history_start[r+1]) of history
+  output_start,   // i32 [R]    from here on they are the answer's, before it the prompt's
+  history,        // i32 [H]    as token_src
   kv_slot,        // i32 [G][T] block * kKvBlockTokens + offset; block 0 takes padding
-  block_table,    // i32 [G][S][B]  unused entries are 0
+  block_table,    // i32 [G][S][B]  unused entries, and those behind a group's window, are 0
+  copy_group,     // i32 [C]    before anything else, in this order, block copy_src[c] of a group is copied to copy_dst[c]
+  copy_src,       // i32 [C]
+  copy_dst,       // i32 [C]
 };
-inline constexpr int kNumStepFields = 18;
+inline constexpr int kNumStepFields = 32;
+inline constexpr int32_t kMaxLogprobs = 20;  // ids that one row can list
 const char* step_field_name(StepField field);
 
 struct StepCounts {
@@ -42,11 +57,15 @@ struct StepCounts {
   int32_t logit_rows = 0;  // R
   int32_t groups = 1;      // G
   int32_t blocks = 1;      // B
+  int32_t biases = 0;      // E
+  int32_t history = 0;     // H
+  int32_t copies = 0;      // C
   bool operator==(const StepCounts&) const = default;
 };
 
 enum StepFlags : uint32_t {
-  kWantLogits = 1,  // bring the R logit rows to the host
+  kWantLogits = 1,    // bring the R logit rows to the host
+  kWantLogprobs = 2,  // bring what num_logprobs asks for
 };
 
 // The head of the block.
@@ -101,7 +120,11 @@ struct StepResult {
   uint64_t step = 0;
   std::vector<int32_t> tokens;  // [R]; -1 for a row whose logits were not finite: that request fails, others do not
   std::vector<float> logits;    // [R][vocab] with kWantLogits, else empty
-  std::vector<float> logprobs;  // [R] of the plan's targets, from a runner for scoring, which samples no tokens; else empty
+  // With kWantLogprobs, else empty: natural logarithms of the softmax of the raw logits, before any bias or penalty. Entries that
+  // num_logprobs does not ask for have no meaning; a row whose logits are not finite has NaN.
+  std::vector<float> logprobs;      // [R] of the row's target
+  std::vector<int32_t> top_ids;     // [R][kMaxLogprobs] by falling probability, the lower id first on a tie
+  std::vector<float> top_logprobs;  // [R][kMaxLogprobs]
   std::vector<float> embeddings;  // [S][embedding_size] of an embedder, else empty
 };
 

@@ -28,7 +28,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
  private:
   void on_event(size_t prompt, const Event& event);
   void on_last(const engine::RequestTiming& timing);
-  std::vector<TokenLogprob> score(const Event& event, const engine::TextDelta& delta) const;
   void emit(const ChoiceDelta& delta);
   void write(std::string_view json);
   void complete();
@@ -106,7 +105,9 @@ void Generation::on_event(size_t prompt, const Event& event) {
       return fail({.status = 503, .message = "the server is shutting down", .code = "unavailable"});
     }
     ChoiceDelta step{.index = choice.index, .text = delta.text, .finish = delta.finish};
-    if (job_.logprobs) step.logprobs = score(event, delta);
+    // A stop string drops the last tokens of an event.
+    const auto listed = static_cast<ptrdiff_t>(std::min(event.logprobs.size(), delta.token_ids.size()));
+    step.logprobs.assign(event.logprobs.begin(), event.logprobs.begin() + listed);
     choice.finish = delta.finish;
     emit(step);
   }
@@ -114,17 +115,6 @@ void Generation::on_event(size_t prompt, const Event& event) {
   if (delta.finish != FinishReason::none && event.finish == FinishReason::none)
     backend_.abort(ids_[prompt], delta.choice);
   if (delta.last) on_last(delta.timing);
-}
-
-std::vector<TokenLogprob> Generation::score(const Event& event, const engine::TextDelta& delta) const {
-  const size_t vocab = static_cast<size_t>(backend_.limits().vocab_size);
-  const size_t count = std::min({delta.token_ids.size(), event.tokens.size(), event.logits.size() / vocab});
-  std::vector<TokenLogprob> scored;
-  for (size_t i = 0; i < count; ++i) {
-    scored.push_back(
-        score_token(std::span(event.logits).subspan(i * vocab, vocab), event.tokens[i], *job_.logprobs));
-  }
-  return scored;
 }
 
 void Generation::emit(const ChoiceDelta& delta) {

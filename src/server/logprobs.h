@@ -8,15 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/request.h"
+
 namespace headrace::server {
 
-struct TokenLogprob {
-  int32_t id = 0;
-  double logprob = 0;
-  // The best `n` by falling log-probability, the lower id first on a tie; then `id` itself when it is not
-  // among them.
-  std::vector<std::pair<int32_t, double>> top;
-};
+using engine::TokenLogprob;
 
 // `chosen` is an index of `logits`. A logit that is not a number counts as minus infinity. O(vocab log n).
 TokenLogprob score_token(std::span<const float> logits, int32_t chosen, int n);

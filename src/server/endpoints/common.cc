@@ -42,7 +42,7 @@ engine::Request make_request(const GenerationFields& fields, std::vector<int32_t
   request.n = fields.n;
   request.sampling = fields.sampling;
   request.ignore_eos = fields.ignore_eos;
-  request.want_logits = fields.logprobs.has_value();
+  request.logprobs = fields.logprobs.value_or(-1);
   return request;
 }
 
