@@ -15,6 +15,10 @@ std::vector<runtime::KvGroupInfo> groups(std::initializer_list<int32_t> num_bloc
   for (const int32_t blocks : num_blocks) infos.push_back({{}, 1, blocks});
   return infos;
 }
+constexpr int32_t kAll = std::numeric_limits<int32_t>::max();
+
+int64_t available(const BlockManager& blocks) { return blocks.num_blocks_total() - blocks.num_blocks_used() + blocks.num_blocks_cached(); }
+
 SequencePtr sequence(int32_t num_tokens, int32_t first = 0) {
   auto s = std::make_shared<Sequence>();
   for (int32_t i = 0; i < num_tokens; ++i) s->ids.push_back(first + i);
@@ -24,7 +28,7 @@ SequencePtr sequence(int32_t num_tokens, int32_t first = 0) {
 // Computed and committed in full.
 SequencePtr finished_prefill(BlockManager& blocks, int32_t num_tokens, int32_t first = 0) {
   SequencePtr s = sequence(num_tokens, first);
-  blocks.attach_prefix(*s);
+  blocks.attach_prefix(*s, kAll);
   EXPECT_TRUE(blocks.grow(*s, num_tokens));
   s->num_computed_tokens = num_tokens;
   blocks.commit(*s, num_tokens);
@@ -36,24 +40,24 @@ std::string integrity(const BlockManager& blocks, std::vector<SequencePtr> seque
 }
 
 TEST(BlockManager, HandsOutEveryBlockButBlockZero) {
-  BlockManager blocks(groups({5}));
+  BlockManager blocks(groups({5}), 64);
   const SequencePtr s = sequence(1);
-  blocks.attach_prefix(*s);
-  EXPECT_EQ(blocks.capacity(), 4);
+  blocks.attach_prefix(*s, kAll);
+  EXPECT_EQ(blocks.capacity_tokens(), 64);
   EXPECT_TRUE(blocks.grow(*s, 64));
   EXPECT_THAT(s->block_tables[0], ElementsAre(1, 2, 3, 4));
-  EXPECT_EQ(blocks.num_available(), 0);
+  EXPECT_EQ(available(blocks), 0);
   EXPECT_EQ(integrity(blocks, {s}), "ok");
   blocks.free(*s);
-  EXPECT_EQ(blocks.num_available(), 4);
+  EXPECT_EQ(available(blocks), 4);
   EXPECT_EQ(blocks.num_blocks_used(), 0);
 }
 
 TEST(BlockManager, AGrowthThatDoesNotFitChangesNothing) {
-  BlockManager blocks(groups({5, 3}));
+  BlockManager blocks(groups({5, 3}), 64);
   const SequencePtr s = sequence(1);
-  blocks.attach_prefix(*s);
-  EXPECT_EQ(blocks.capacity(), 2);
+  blocks.attach_prefix(*s, kAll);
+  EXPECT_EQ(blocks.capacity_tokens(), 32);
   EXPECT_FALSE(blocks.grow(*s, 33)) << "the second group has two blocks";
   EXPECT_TRUE(s->block_tables[0].empty());
   EXPECT_EQ(blocks.num_blocks_used(), 0);
@@ -63,10 +67,10 @@ TEST(BlockManager, AGrowthThatDoesNotFitChangesNothing) {
 }
 
 TEST(BlockManager, ASecondSequenceSharesTheFullBlocksOfItsPrefix) {
-  BlockManager blocks(groups({20}));
+  BlockManager blocks(groups({20}), 64);
   const SequencePtr a = finished_prefill(blocks, 40);
   const SequencePtr b = sequence(40);
-  blocks.attach_prefix(*b);
+  blocks.attach_prefix(*b, kAll);
   EXPECT_EQ(b->num_computed_tokens, 32);
   EXPECT_EQ(b->block_tables[0][1], a->block_tables[0][1]);
   EXPECT_EQ(blocks.num_blocks_used(), 3);
@@ -81,18 +85,18 @@ TEST(BlockManager, ASecondSequenceSharesTheFullBlocksOfItsPrefix) {
 }
 
 TEST(BlockManager, ATokenIsAlwaysLeftToCompute) {
-  BlockManager blocks(groups({20}));
+  BlockManager blocks(groups({20}), 64);
   blocks.free(*finished_prefill(blocks, 32));
   const SequencePtr same = sequence(32);
-  blocks.attach_prefix(*same);
+  blocks.attach_prefix(*same, kAll);
   EXPECT_EQ(same->num_computed_tokens, 16);
 }
 
 TEST(BlockManager, TwoThatComputeTheSameBlockEndUpWithOne) {
-  BlockManager blocks(groups({20}));
+  BlockManager blocks(groups({20}), 64);
   const SequencePtr a = sequence(40), b = sequence(40);
   for (const SequencePtr& s : {a, b}) {
-    blocks.attach_prefix(*s);
+    blocks.attach_prefix(*s, kAll);
     ASSERT_TRUE(blocks.grow(*s, 40));
   }
   EXPECT_EQ(blocks.num_blocks_used(), 6);
@@ -105,25 +109,25 @@ TEST(BlockManager, TwoThatComputeTheSameBlockEndUpWithOne) {
 }
 
 TEST(BlockManager, IdlePrefixesMakeRoomTheOldestFirst) {
-  BlockManager blocks(groups({7}));
+  BlockManager blocks(groups({7}), 64);
   blocks.free(*finished_prefill(blocks, 32, 0));
   blocks.free(*finished_prefill(blocks, 32, 1000));
   EXPECT_EQ(blocks.num_blocks_cached(), 4);
-  EXPECT_EQ(blocks.num_available(), 6);
+  EXPECT_EQ(available(blocks), 6);
   const SequencePtr big = sequence(64, 5000);
-  blocks.attach_prefix(*big);
+  blocks.attach_prefix(*big, kAll);
   ASSERT_TRUE(blocks.grow(*big, 64));
   EXPECT_THAT(big->block_tables[0], Each(Gt(0)));
   EXPECT_EQ(integrity(blocks, {big}), "ok");
   const SequencePtr old = sequence(40, 0), young = sequence(40, 1000);
-  blocks.attach_prefix(*old);
-  blocks.attach_prefix(*young);
+  blocks.attach_prefix(*old, kAll);
+  blocks.attach_prefix(*young, kAll);
   EXPECT_EQ(old->num_computed_tokens, 0);
   EXPECT_EQ(young->num_computed_tokens, 32);
 }
 
 TEST(BlockManager, TheIntegrityCheckSeesALostAndASharedWritableBlock) {
-  BlockManager blocks(groups({20}));
+  BlockManager blocks(groups({20}), 64);
   const SequencePtr a = finished_prefill(blocks, 40), b = finished_prefill(blocks, 40, 1000);
   const int32_t kept = b->block_tables[0][2];
   b->block_tables[0][2] = a->block_tables[0][2];

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -15,6 +16,7 @@
 #include "engine/request_state.h"
 #include "engine/scheduler.h"
 #include "engine/step_builder.h"
+#include "engine/step_pace.h"
 
 namespace headrace::engine {
 namespace {
@@ -24,8 +26,10 @@ using RequestPtr = std::shared_ptr<RequestState>;
 SchedulerLimits scheduler_limits(const EngineConfig& config, const runtime::RunnerLimits& runner) {
   int64_t budget = config.max_batched_tokens;
   if (runner.embedding_size > 0) budget = std::max<int64_t>(budget, runner.max_context);  // texts are not cut into chunks
-  return {.max_seqs = static_cast<int32_t>(std::min<int64_t>(config.max_seqs, runner.max_seqs)),
-          .max_batched_tokens = static_cast<int32_t>(std::min<int64_t>(budget, runner.max_tokens))};
+  const auto max_seqs = static_cast<int32_t>(std::min<int64_t>(config.max_seqs, runner.max_seqs));
+  return {.max_seqs = max_seqs,
+          .max_batched_tokens = static_cast<int32_t>(std::min<int64_t>(budget, runner.max_tokens)),
+          .max_scored_tokens = std::max(0, runner.max_logit_rows - max_seqs)};
 }
 
 // The runner's limits, its context cut to what was configured.
@@ -45,9 +49,11 @@ class Engine::Impl {
         limits_(engine_limits(config, runner_->limits())),
         config_(config),
         eos_ids_(std::move(eos_ids)),
-        blocks_(limits_.groups),
-        kv_capacity_(int64_t{blocks_.capacity()} * kKvBlockTokens),
+        max_seqs_(scheduler_limits(config, limits_).max_seqs),
+        pool_(limits_.groups, scheduler_limits(config, limits_).max_batched_tokens),
+        blocks_(limits_.groups, scheduler_limits(config, limits_).max_batched_tokens),
         scheduler_(blocks_, scheduler_limits(config, limits_)),
+        pace_(static_cast<double>(config.target_tpot_ms) * 1e-3),
         pipeline_(static_cast<size_t>(limits_.pipeline_depth) + 1) {
     memory_ = runner_->memory();
     update_gauges(stats_);
@@ -97,9 +103,15 @@ class Engine::Impl {
   Status check_result(const Step& step, const runtime::StepResult& result) const;
   void apply_result(const Step& step, const runtime::StepResult& result, TimePoint now);
   void apply_embedding(const ScheduledSequence& row, std::span<const float> embedding, TimePoint now);
-  void apply_token(const ScheduledSequence& row, int32_t token, std::span<const float> logits, TimePoint now);
+  void apply_scores(const ScheduledSequence& row, const runtime::StepResult& result, size_t index);
+  void apply_token(const ScheduledSequence& row, const runtime::StepResult& result, size_t index, TimePoint now);
+  void apply_beam(RequestState& request, const ScheduledSequence& row, TokenLogprob candidates, TimePoint now);
+  void finish_beams(RequestState& request, TimePoint now);
+  void end_late_requests();
   void publish_step(const Step& step, TimePoint now);
+  void count_tokens(RequestState& request, int32_t count, int32_t length, TimePoint now);
   void finish_choice(RequestState& request, Sequence& choice, Event event);
+  void end_choice(RequestState& request, Event event);
   void end_choices(RequestState& request, int32_t which, FinishReason reason, const Status& status = {});
   void end_all(FinishReason reason, const Status& status = {});
   void count_ended(const RequestState& request, FinishReason reason);
@@ -111,6 +123,8 @@ class Engine::Impl {
   const runtime::RunnerLimits limits_;
   const EngineConfig config_;
   const std::vector<int32_t> eos_ids_;
+  const int32_t max_seqs_;
+  const BlockManager pool_;  // never filled: what fits into an empty one, for callers' threads
 
   // The mailbox and what is read from outside; mutex_ guards them.
   mutable std::mutex mutex_;
@@ -127,11 +141,14 @@ class Engine::Impl {
 
   // The engine thread's own.
   BlockManager blocks_;
-  const int64_t kv_capacity_;  // tokens of one sequence that the whole pool holds
   Scheduler scheduler_;
+  StepPace pace_;
+  StepBuilder builder_;
   std::unordered_map<RequestId, RequestPtr> requests_;
   std::vector<RequestPtr> new_requests_;
   std::vector<Abort> new_aborts_;
+  std::set<std::pair<TimePoint, RequestId>> deadlines_;
+  std::vector<BlockCopy> copies_;
   runtime::StepPlan plan_;
   std::vector<Step> pipeline_;  // a ring; num_in_flight_ steps from oldest_ on
   size_t oldest_ = 0;
@@ -149,6 +166,7 @@ class Engine::Impl {
 Result<RequestId> Engine::Impl::submit(Request request, std::shared_ptr<EventSink> sink) {
   const TimePoint arrived = Clock::now();
   Status status = check_kind(request);
+  if (status.ok() && request.deadline <= arrived) status = make_status(Code::unavailable, "the request's deadline had passed when it came");
   if (status.ok()) status = check_request(request, limits_.vocab_size);
   if (status.ok()) status = check_size(request);
   RequestPtr state;
@@ -201,12 +219,26 @@ Status Engine::Impl::check_size(Request& request) const {
                        limits_.max_context);
   }
   request.max_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_tokens, limits_.max_context - prompt));
-  const int64_t needed = prompt + request.max_tokens - 1;  // the last token's keys and values are never needed
-  if (needed > kv_capacity_) {
+  const auto needed = static_cast<int32_t>(prompt + request.max_tokens - 1);  // the last token's keys and values are never needed
+  const int32_t beams = std::max(1, request.beam.width);
+  if (!pool_.can_hold(beams, needed, static_cast<int32_t>(prompt) - 1)) {
     return make_status(Code::resource_exhausted,
-                       "prompt of {} tokens with max_tokens {} needs {} tokens of KV cache, all of it holds {}: lower "
-                       "max_tokens, or start with more --kv-tokens",
-                       prompt, request.max_tokens, needed, kv_capacity_);
+                       "prompt of {} tokens with max_tokens {}{} needs {} tokens of KV cache{}, all of it holds {}: lower max_tokens, "
+                       "or start with more --kv-tokens",
+                       prompt, request.max_tokens, beams > 1 ? fmt::format(" and {} beams", beams) : "", needed,
+                       beams > 1 ? " for each beam" : "", pool_.capacity_tokens());
+  }
+  const int32_t listed = request.beam.width > 0 ? beams + static_cast<int32_t>(request.stop_token_ids.size() + eos_ids_.size()) : 0;
+  if (listed > runtime::kMaxLogprobs) {
+    return make_status(Code::invalid_argument, "beam search: {} beams and {} ids that end the answer, want {} of both at most", beams,
+                       listed - beams, runtime::kMaxLogprobs);
+  }
+  if (listed > limits_.vocab_size) {
+    return make_status(Code::invalid_argument, "beam search: {} beams and {} ids that end the answer, the vocabulary has {}", beams,
+                       listed - beams, limits_.vocab_size);
+  }
+  if (beams > max_seqs_) {
+    return make_status(Code::invalid_argument, "beam search: {} beams, --max-seqs allows {} sequences", beams, max_seqs_);
   }
   return {};
 }
@@ -263,7 +295,10 @@ bool Engine::Impl::take_mail() {
     lost = lost_;
   }
   for (RequestPtr& request : new_requests_) {
-    for (const SequencePtr& choice : request->choices) scheduler_.add(choice);
+    // The other beams begin as forks of the first.
+    const size_t count = request->beams ? 1 : request->choices.size();
+    for (size_t i = 0; i < count; ++i) scheduler_.add(request->choices[i]);
+    if (request->deadline != TimePoint::max()) deadlines_.emplace(request->deadline, request->id);
     requests_.emplace(request->id, std::move(request));
   }
   for (const Abort& abort : new_aborts_) {
@@ -272,6 +307,7 @@ bool Engine::Impl::take_mail() {
   }
   new_requests_.clear();
   new_aborts_.clear();
+  end_late_requests();
   if (!lost.ok()) end_all(FinishReason::error, lost);  // accepted before the device was gone
   if (clear) {
     blocks_.clear_prefix_cache();
@@ -281,15 +317,28 @@ bool Engine::Impl::take_mail() {
   return !stop;
 }
 
+void Engine::Impl::end_late_requests() {
+  const TimePoint now = deadlines_.empty() ? TimePoint() : Clock::now();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const auto found = requests_.find(deadlines_.begin()->second);
+    deadlines_.erase(deadlines_.begin());
+    if (found == requests_.end()) continue;
+    end_choices(*found->second, kAllChoices, FinishReason::error,
+                make_status(Code::unavailable, "the request's deadline passed after {:.0f} ms",
+                            ms_between(found->second->timing.arrived, now)));
+  }
+}
+
 void Engine::Impl::submit_steps() {
   while (num_in_flight_ < pipeline_.size()) {
-    const std::span<const ScheduledSequence> rows = scheduler_.schedule();
+    const std::span<const ScheduledSequence> rows = scheduler_.schedule(pace_.prefill_budget(scheduler_.running().size()));
     if (rows.empty()) break;
     Step& step = pipeline_[(oldest_ + num_in_flight_) % pipeline_.size()];
     step.submitted = Clock::now();
     step.rows.assign(rows.begin(), rows.end());
     note_scheduled(rows, step.submitted);
-    build_step(++num_steps_, rows, blocks_.num_groups(), plan_);
+    blocks_.take_copies(copies_);
+    builder_.build(++num_steps_, rows, blocks_.num_groups(), copies_, plan_);
     Result<runtime::Ticket> ticket = runner_->submit(plan_);
     if (!ticket) {
       while (num_in_flight_ > 0) retire_step();
@@ -338,47 +387,75 @@ void Engine::Impl::retire_step() {
 }
 
 Status Engine::Impl::check_result(const Step& step, const runtime::StepResult& result) const {
-  size_t sampled = 0;
-  bool want_logits = false;
+  size_t rows = 0;
+  bool want_logprobs = false;
   for (const ScheduledSequence& row : step.rows) {
-    sampled += row.sample ? 1 : 0;
-    want_logits |= row.sample && row.sequence->want_logits;
+    rows += static_cast<size_t>(row.num_rows());
+    want_logprobs |= row.num_scored > 0 || (row.sample && row.sequence->num_logprobs >= 0);
   }
   const size_t embeddings = step.rows.size() * static_cast<size_t>(limits_.embedding_size);
-  if (result.embeddings.size() != embeddings) {
-    return make_status(Code::internal, "step {}: want {} numbers of embeddings from the model runner, got {}",
-                       step.ticket.step, embeddings, result.embeddings.size());
+  const size_t logprobs = want_logprobs ? rows : 0, listed = logprobs * runtime::kMaxLogprobs;
+  if (result.embeddings.size() == embeddings && result.tokens.size() == rows && result.logprobs.size() == logprobs &&
+      result.top_ids.size() == listed && result.top_logprobs.size() == listed) {
+    return {};
   }
-  const size_t logits = want_logits ? sampled * static_cast<size_t>(limits_.vocab_size) : 0;
-  if (result.tokens.size() == sampled && (!want_logits || result.logits.size() == logits)) return {};
-  return make_status(Code::internal, "step {}: want {} tokens and {} logits from the model runner, got {} and {}",
-                     step.ticket.step, sampled, logits, result.tokens.size(), result.logits.size());
+  return make_status(Code::internal,
+                     "step {}: want {} numbers of embeddings, {} tokens, {} log-probabilities and {} beside them from the model "
+                     "runner, got {}, {}, {}, {} and {}",
+                     step.ticket.step, embeddings, rows, logprobs, listed, result.embeddings.size(), result.tokens.size(),
+                     result.logprobs.size(), result.top_ids.size(), result.top_logprobs.size());
 }
+
+namespace {
+
+// Row `index` of a result: the log-probability of `id`, and the `num_listed` best.
+TokenLogprob read_logprob(const runtime::StepResult& result, size_t index, int32_t id, int32_t num_listed) {
+  TokenLogprob token{.id = id, .logprob = static_cast<double>(result.logprobs[index])};
+  const size_t at = index * runtime::kMaxLogprobs;
+  for (size_t i = 0; i < static_cast<size_t>(num_listed) && result.top_ids[at + i] >= 0; ++i) {
+    token.top.emplace_back(result.top_ids[at + i], static_cast<double>(result.top_logprobs[at + i]));
+  }
+  if (std::ranges::find(token.top, id, &std::pair<int32_t, double>::first) == token.top.end()) token.top.emplace_back(id, token.logprob);
+  return token;
+}
+
+}  // namespace
 
 void Engine::Impl::apply_result(const Step& step, const runtime::StepResult& result, TimePoint now) {
   const size_t width = static_cast<size_t>(limits_.embedding_size);
-  size_t sample = 0, place = 0;
+  size_t next_row = 0, place = 0;
   for (const ScheduledSequence& row : step.rows) {
-    const size_t index = sample;
-    sample += row.sample ? 1 : 0;
-    const size_t at = place++;
+    const size_t index = next_row, at = place++;
+    next_row += static_cast<size_t>(row.num_rows());
     if (!Scheduler::is_current(row)) continue;  // preempted, ended or aborted while the step ran
     if (row.sequence->whole) {
       apply_embedding(row, std::span(result.embeddings).subspan(at * width, width), now);
       continue;
     }
-    if (!row.sample) {
-      scheduler_.complete(row, 0);
-      continue;
-    }
-    std::span<const float> logits = result.logits;
-    if (row.sequence->want_logits) {
-      const size_t vocab = static_cast<size_t>(limits_.vocab_size);
-      logits = logits.subspan(index * vocab, vocab);
+    if (row.num_scored > 0) apply_scores(row, result, index);
+    if (!Scheduler::is_current(row)) continue;
+    if (row.sample) {
+      apply_token(row, result, index + static_cast<size_t>(row.num_scored), now);
     } else {
-      logits = {};
+      scheduler_.complete(row);
     }
-    apply_token(row, result.tokens[index], logits, now);
+  }
+}
+
+// Prompt log-probabilities, from logit row `index` on.
+void Engine::Impl::apply_scores(const ScheduledSequence& row, const runtime::StepResult& result, size_t index) {
+  const Sequence& sequence = *row.sequence;
+  RequestState& request = *requests_.at(sequence.rank.request);
+  for (int32_t i = 0; i < row.num_scored; ++i) {
+    const size_t at = index + static_cast<size_t>(i);
+    if (std::isnan(result.logprobs[at])) {
+      end_choices(request, kAllChoices, FinishReason::error,
+                  make_status(Code::internal, "the model's logits at position {} are not finite", row.first_scored + i));
+      blocks_.clear_prefix_cache();
+      return;
+    }
+    request.prompt_logprobs.push_back(
+        read_logprob(result, at, sequence.ids[row.first_scored + i + 1], sequence.num_prompt_logprobs));
   }
 }
 
@@ -388,7 +465,7 @@ void Engine::Impl::apply_embedding(const ScheduledSequence& row, std::span<const
     return end_choices(request, kAllChoices, FinishReason::error,
                        make_status(Code::internal, "the model's embedding of input {} is not finite", row.sequence->rank.choice));
   }
-  scheduler_.complete(row, 0);
+  scheduler_.complete(row);
   if (request.timing.first_token == TimePoint()) request.timing.first_token = now;
   request.timing.last_token = now;
   Event event{.request = request.id, .choice = row.sequence->rank.choice};
@@ -397,37 +474,99 @@ void Engine::Impl::apply_embedding(const ScheduledSequence& row, std::span<const
   finish_choice(request, *row.sequence, std::move(event));
 }
 
-void Engine::Impl::apply_token(const ScheduledSequence& row, int32_t token, std::span<const float> logits, TimePoint now) {
+// The row that samples is logit row `index`.
+void Engine::Impl::apply_token(const ScheduledSequence& row, const runtime::StepResult& result, size_t index, TimePoint now) {
   Sequence& sequence = *row.sequence;
   RequestState& request = *requests_.at(sequence.rank.request);
+  const int32_t token = result.tokens[index];
   if (token < 0 || token >= limits_.vocab_size) {
     end_choices(request, kAllChoices, FinishReason::error,
-                make_status(Code::internal, "the model's logits after {} tokens of choice {} are not finite", row.first + row.count,
-                            sequence.rank.choice));
+                make_status(Code::internal,
+                            "no token can be drawn after {} tokens of choice {}: the model's logits are not finite, or all are banned",
+                            row.first + row.count, sequence.rank.choice));
     blocks_.clear_prefix_cache();  // what led to them may have been cached
     return;
   }
-  scheduler_.complete(row, token);
-  RequestTiming& timing = request.timing;
-  const bool first = timing.first_token == TimePoint();
-  if (first) timing.first_token = timing.last_token = now;
+  scheduler_.complete(row);
+  if (request.timing.first_token == TimePoint()) request.timing.first_token = request.timing.last_token = now;
+  if (request.beams) {
+    return apply_beam(request, row, read_logprob(result, index, token, sequence.num_logprobs), now);
+  }
+  scheduler_.append(row.sequence, token);
   Event event{.request = request.id, .choice = sequence.rank.choice};
-  event.logits.assign(logits.begin(), logits.end());
-  if (request.is_stop(token)) {
+  if (sequence.rank.choice == 0) event.prompt_logprobs = std::move(request.prompt_logprobs);
+  request.prompt_logprobs.clear();
+  if (sequence.is_stop(token)) {
     event.finish = FinishReason::stop;
     event.end_token = token;
   } else {
-    const int32_t generated = static_cast<int32_t>(sequence.ids.size()) - sequence.num_prompt_tokens;
     event.tokens.push_back(token);
-    timing.last_token = now;
-    ++timing.completion_tokens;
-    ++num_generated_;
-    timing.longest_choice = std::max(timing.longest_choice, generated);
+    if (sequence.num_logprobs >= 0) event.logprobs.push_back(read_logprob(result, index, token, sequence.num_logprobs));
+    const int32_t generated = static_cast<int32_t>(sequence.ids.size()) - sequence.num_prompt_tokens;
+    count_tokens(request, 1, generated, now);
     if (generated >= sequence.max_tokens) event.finish = FinishReason::length;
   }
   if (event.finish != FinishReason::none) return finish_choice(request, sequence, std::move(event));
-  event.timing = timing;
+  event.timing = request.timing;
   request.sink->on_event(std::move(event));
+}
+
+void Engine::Impl::count_tokens(RequestState& request, int32_t count, int32_t length, TimePoint now) {
+  request.timing.last_token = now;
+  request.timing.completion_tokens += count;
+  request.timing.longest_choice = std::max(request.timing.longest_choice, length);
+  num_generated_ += static_cast<uint64_t>(count);
+}
+
+// One beam's best next tokens. When all have come, the beams move on together.
+void Engine::Impl::apply_beam(RequestState& request, const ScheduledSequence& row, TokenLogprob candidates, TimePoint now) {
+  const auto in_sequence = std::ranges::find(request.sequence_of_beam, row.sequence->rank.choice);
+  request.beam_candidates[static_cast<size_t>(in_sequence - request.sequence_of_beam.begin())] = std::move(candidates);
+  if (--request.num_beams_awaited > 0) return;
+  const std::vector<BeamSearch::Move> moves =
+      request.beams->advance(std::span(request.beam_candidates).first(request.sequence_of_beam.size()));
+  if (moves.empty()) return finish_beams(request, now);
+  // The first move of a beam stays in its sequence: none is overwritten while others still go on from it.
+  const size_t width = request.choices.size();
+  CHECK(moves.size() == width);  // every beam brought as many tokens that do not end it
+  std::vector<int32_t> sequence_of(width, -1);
+  std::vector<char> taken(width, 0);
+  for (size_t i = 0; i < width; ++i) {
+    const int32_t parent = request.sequence_of_beam[moves[i].parent];
+    if (std::exchange(taken[parent], 1) == 0) sequence_of[i] = parent;
+  }
+  for (size_t i = 0, free = 0; i < width; ++i) {
+    if (sequence_of[i] >= 0) continue;
+    while (taken[free]) ++free;
+    taken[free] = 1;
+    sequence_of[i] = static_cast<int32_t>(free);
+    scheduler_.fork(*request.choices[request.sequence_of_beam[moves[i].parent]], request.choices[free]);
+  }
+  for (size_t i = 0; i < width; ++i) scheduler_.append(request.choices[sequence_of[i]], moves[i].token);
+  request.sequence_of_beam = std::move(sequence_of);
+  request.num_beams_awaited = static_cast<int32_t>(width);
+}
+
+// The hypotheses take the place of the beams: each is one event.
+void Engine::Impl::finish_beams(RequestState& request, TimePoint now) {
+  const RequestPtr keep = requests_.at(request.id);
+  const std::vector<BeamSearch::Hypothesis>& results = request.beams->results();
+  const auto count = std::min(static_cast<size_t>(request.num_results), results.size());
+  for (size_t i = 0; i < request.choices.size(); ++i) scheduler_.finish(request.choices[i]);
+  for (size_t i = 0; i < count; ++i) {
+    const auto length = static_cast<int32_t>(results[i].tokens.size());
+    count_tokens(request, length, length, now);
+  }
+  request.num_unfinished = static_cast<int32_t>(count);
+  for (size_t i = 0; i < count; ++i) {
+    const BeamSearch::Hypothesis& result = results[i];
+    Event event{.request = request.id, .choice = static_cast<int32_t>(i), .end_token = result.end_token};
+    for (const TokenLogprob& token : result.tokens) event.tokens.push_back(token.id);
+    if (request.lists_logprobs) event.logprobs = result.tokens;
+    if (i == 0) event.prompt_logprobs = std::move(request.prompt_logprobs);
+    event.finish = result.end_token >= 0 ? FinishReason::stop : FinishReason::length;
+    end_choice(request, std::move(event));
+  }
 }
 
 // ---- Ends
@@ -435,6 +574,10 @@ void Engine::Impl::apply_token(const ScheduledSequence& row, int32_t token, std:
 // `event` is the last of `choice`. The request is gone when it was the last of its choices.
 void Engine::Impl::finish_choice(RequestState& request, Sequence& choice, Event event) {
   scheduler_.finish(request.choices[choice.rank.choice]);
+  end_choice(request, std::move(event));
+}
+
+void Engine::Impl::end_choice(RequestState& request, Event event) {
   --request.num_unfinished;
   event.last = request.num_unfinished == 0;
   event.timing = request.timing;
@@ -446,9 +589,17 @@ void Engine::Impl::finish_choice(RequestState& request, Sequence& choice, Event 
   request.sink->on_event(std::move(event));
 }
 
-// Ends choice `which`, or all, where they have not ended yet.
+// Ends choice `which`, or all, where they have not ended yet. Of a beam search, which has no choices before its end, all end.
 void Engine::Impl::end_choices(RequestState& request, int32_t which, FinishReason reason, const Status& status) {
   const RequestPtr keep = requests_.at(request.id);
+  if (request.beams) {
+    for (const SequencePtr& beam : request.choices) scheduler_.finish(beam);
+    request.num_unfinished = request.num_results;
+    for (int32_t choice = 0; choice < request.num_results; ++choice) {
+      end_choice(request, {.request = request.id, .choice = choice, .finish = reason, .status = status});
+    }
+    return;
+  }
   for (const SequencePtr& choice : request.choices) {
     if (choice->state == SequenceState::finished || (which != kAllChoices && which != choice->rank.choice)) continue;
     finish_choice(request, *choice,
@@ -504,13 +655,23 @@ void Engine::Impl::fail_running(uint64_t step, const Status& status) {
 void Engine::Impl::publish_step(const Step& step, TimePoint now) {
   int32_t tokens = 0;
   for (const ScheduledSequence& row : step.rows) tokens += row.count;
+  BlockManager::Use use;
+  for (const SequencePtr& sequence : scheduler_.running()) {
+    const BlockManager::Use one = blocks_.use_of(*sequence);
+    use.live_tokens += one.live_tokens;
+    use.slots += one.slots;
+  }
   const double seconds = seconds_between(std::max(step.submitted, last_retired_), now);
   last_retired_ = now;
+  pace_.note(tokens, seconds);
   const runtime::RunnerMemory memory = runner_->memory();
   std::shared_ptr<EngineObserver> observer;
   {
     const std::lock_guard lock(mutex_);
     ++stats_.steps;
+    stats_.seq_steps += scheduler_.running().size();
+    stats_.kv_live_token_steps += static_cast<uint64_t>(use.live_tokens);
+    stats_.kv_slot_steps += static_cast<uint64_t>(use.slots);
     memory_ = memory;
     update_gauges(stats_);
     observer = observer_;

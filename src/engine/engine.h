@@ -22,6 +22,9 @@ struct EngineStats {
   // those that the prefix cache alone holds and gives up when memory is short.
   uint64_t kv_blocks_total = 0, kv_blocks_used = 0, kv_blocks_cached = 0;
   uint64_t prefix_hit_tokens = 0, prefix_query_tokens = 0;
+  // Sums over all steps, over running sequences: one each, their tokens that lie in the KV cache, and the tokens that their blocks
+  // have room for (over all groups). live / slots is how full the allocated blocks were.
+  uint64_t seq_steps = 0, kv_live_token_steps = 0, kv_slot_steps = 0;
 };
 
 // Called on the engine thread for every step and every finished request (metrics). Must return at once.
@@ -40,9 +43,10 @@ class Engine {
   ~Engine();  // shutdown()
 
   // A request with the same prompt, sampling and seed gives the same tokens whatever else runs.
-  // Errors: invalid_argument (empty prompt, an id outside the vocabulary, a parameter out of range, prompt + 1 or a text to
-  // embed over the context: the message says both lengths), unsupported (a kind of request that the model does not answer), resource_exhausted (queue full, or more KV than the whole pool), unavailable
-  // (shutting down, or the device is lost). max_tokens is cut to what the context has left.
+  // Errors: invalid_argument (empty prompt, an id outside the vocabulary, a parameter out of range, two that have no meaning
+  // together, prompt + 1 or a text to embed over the context: the message says both lengths), unsupported (a kind of request that the
+  // model does not answer), resource_exhausted (queue full, or more KV than the whole pool), unavailable (shutting down, the device is
+  // lost, or the deadline has passed). max_tokens is cut to what the context has left.
   Result<RequestId> submit(Request request, std::shared_ptr<EventSink> sink);
   // The request, or one choice of it, ends with FinishReason::abort at the next step boundary. Unknown ids are ignored.
   static constexpr int32_t kAllChoices = -1;

@@ -116,19 +116,109 @@ TEST(Engine, MoreChoicesThanSlotsTakeTurns) {
   for (int32_t choice = 0; choice < 9; ++choice) EXPECT_THAT(sink->tokens(choice), SizeIs(5));
 }
 
-TEST(Engine, LogitsComeWithEverySampledPositionTheStoppingOneIncluded) {
+// The log-probabilities of the fake model's logits, in float64.
+std::vector<double> log_softmax(std::span<const float> logits) {
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x));
+  std::vector<double> out;
+  for (const float x : logits) out.push_back(static_cast<double>(x) - std::log(sum));
+  return out;
+}
+
+TEST(Engine, EveryTokenComesWithItsLogprobAndTheBestOnes) {
   const FakeModel model{.vocab_size = 8, .depth = 1, .reply = {5, 6}, .eos_id = 2};
   const auto engine = make_engine(model);
   Request request = make_request({1}, 20);
-  request.want_logits = true;
+  request.logprobs = 3;
   const auto sink = ask(*engine, request);
-  std::vector<float> expected;
-  for (const std::vector<int32_t>& ids : {std::vector<int32_t>{1}, {1, 5}, {1, 5, 6}}) {
-    const std::vector<float> row = model.logits(ids, {});
-    expected.insert(expected.end(), row.begin(), row.end());
+  EXPECT_EQ(sink->tokens(), (std::vector<int32_t>{5, 6}));
+  const std::vector<TokenLogprob> got = sink->logprobs();
+  ASSERT_THAT(got, SizeIs(2)) << "the id that stops the choice is no token of it";
+  for (size_t i = 0; i < 2; ++i) {
+    const std::vector<double> expected = log_softmax(model.logits(i == 0 ? std::vector<int32_t>{1} : std::vector<int32_t>{1, 5}, {}));
+    EXPECT_EQ(got[i].id, i == 0 ? 5 : 6);
+    EXPECT_NEAR(got[i].logprob, expected[got[i].id], 1e-6);
+    ASSERT_THAT(got[i].top, SizeIs(3));
+    for (size_t k = 0; k < 3; ++k) {
+      EXPECT_NEAR(got[i].top[k].second, expected[got[i].top[k].first], 1e-6);
+      const auto better = std::ranges::count_if(expected, [&](double x) { return x > got[i].top[k].second + 1e-6; });
+      EXPECT_EQ(better, static_cast<ptrdiff_t>(k));
+    }
   }
-  EXPECT_EQ(sink->logits(), expected);
-  EXPECT_THAT(ask(*engine, make_request({1}, 20))->logits(), IsEmpty());
+  EXPECT_THAT(ask(*engine, make_request({1}, 20))->logprobs(), IsEmpty());
+}
+
+TEST(Engine, PromptLogprobsComeOnceWithTheFirstEvent) {
+  const FakeModel model{.vocab_size = 64, .max_tokens = 24, .max_seqs = 4, .max_scored_tokens = 5};
+  const auto engine = make_engine(model);
+  Request request = make_request(numbers(40), 3);
+  (void)ask(*engine, request);  // the prompt is in the cache, and must be computed all the same
+  request.prompt_logprobs = 2;
+  request.n = 2;
+  const auto sink = ask(*engine, request);
+  const std::vector<TokenLogprob> got = sink->prompt_logprobs();
+  ASSERT_THAT(got, SizeIs(39));
+  for (size_t i = 0; i < got.size(); ++i) {
+    const std::vector<double> expected = log_softmax(model.logits(std::span(request.prompt).first(i + 1), {}));
+    EXPECT_EQ(got[i].id, request.prompt[i + 1]);
+    EXPECT_NEAR(got[i].logprob, expected[got[i].id], 1e-6);
+    EXPECT_GE(got[i].top.size(), 2u);
+  }
+  EXPECT_THAT(sink->tokens(1), SizeIs(3));
+}
+
+TEST(Engine, NoStopIdIsDrawnBeforeMinTokens) {
+  const FakeModel model{.vocab_size = 8, .reply = {5, 6}, .eos_id = 2};
+  const FakeModel hashed{.eos_id = 2, .eos_one_in = 2};
+  const auto engine = make_engine(hashed);
+  for (const int32_t least : {0, 1, 7, 20}) {
+    Request request = make_request({1}, 20);
+    request.min_tokens = least;
+    EXPECT_GE(ask(*engine, request)->tokens().size(), static_cast<size_t>(least));
+  }
+}
+
+TEST(Engine, ALateRequestEndsWithAnErrorAndOthersGoOn) {
+  const FakeModel model{.step_delay = std::chrono::milliseconds(2)};
+  const auto engine = make_engine(model);
+  Request late = make_request({1, 2, 3}, 1000);
+  late.deadline = Clock::now() + std::chrono::milliseconds(30);
+  const auto late_sink = std::make_shared<CollectingSink>(), sink = std::make_shared<CollectingSink>();
+  ASSERT_TRUE(engine->submit(late, late_sink));
+  ASSERT_TRUE(engine->submit(make_request({4, 5}, 40), sink));
+  ASSERT_TRUE(late_sink->wait());
+  EXPECT_EQ(late_sink->finish(), FinishReason::error);
+  EXPECT_EQ(late_sink->last_event().status.code(), Code::unavailable);
+  EXPECT_THAT(late_sink->last_event().status.message(), HasSubstr("deadline"));
+  ASSERT_TRUE(sink->wait());
+  EXPECT_EQ(sink->finish(), FinishReason::length);
+  late.deadline = Clock::now() - std::chrono::milliseconds(1);
+  EXPECT_EQ(engine->submit(late, late_sink).error().code(), Code::unavailable);
+}
+
+TEST(Engine, BeamsEndWithTheirBestHypotheses) {
+  const FakeModel model{.vocab_size = 50, .eos_id = 2};
+  const auto engine = make_engine(model);
+  Request request = make_request(numbers(21), 6);
+  request.beam.width = 4;
+  request.n = 3;
+  request.logprobs = 1;
+  const auto sink = ask(*engine, request);
+  double last = HUGE_VAL;
+  for (int32_t choice = 0; choice < 3; ++choice) {
+    double sum = 0;
+    std::vector<int32_t> ids = request.prompt;
+    for (const TokenLogprob& token : sink->logprobs(choice)) {
+      EXPECT_NEAR(token.logprob, log_softmax(model.logits(ids, {}))[token.id], 1e-6);
+      ids.push_back(token.id);
+      sum += token.logprob;
+    }
+    const double score = sum / static_cast<double>(sink->logprobs(choice).size());
+    EXPECT_LE(score, last + 1e-9);
+    last = score;
+  }
+  EXPECT_NE(sink->tokens(0), sink->tokens(1));
+  EXPECT_EQ(engine->stats().kv_blocks_used, engine->stats().kv_blocks_cached);
 }
 
 TEST(Engine, ARepeatedPromptIsFoundInTheCacheUnlessTheKeyDiffers) {

@@ -2,7 +2,7 @@
 // Finds the KV blocks of a prompt's beginning that some sequence has computed before. A tree of nodes, one for each full
 // block of tokens; a node is found through a hash chained from its parent's and then verified: same parent, same tokens,
 // same key bytes, so a collision costs a miss and never a wrong prefix. Nodes that no sequence uses are kept, least
-// recently used first to go. Knows block numbers only as numbers. Not thread-safe.
+// recently used first to go. Knows block numbers only as numbers; 0 is none. Not thread-safe.
 
 #include <array>
 #include <cstdint>
@@ -40,6 +40,8 @@ class PrefixCache {
   std::span<const int32_t> blocks(int32_t node) const {
     return {blocks_.data() + static_cast<size_t>(node) * num_groups_, static_cast<size_t>(num_groups_)};
   }
+  // The node goes on without its block of a group (0), or gets one again.
+  void set_block(int32_t node, int group, int32_t block) { blocks_[static_cast<size_t>(node) * num_groups_ + group] = block; }
   int32_t num_users(int32_t node) const { return nodes_[node].users; }
   int32_t num_nodes() const { return static_cast<int32_t>(by_hash_.size()); }
   int32_t num_idle() const { return num_idle_; }  // nodes without a user

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "runtime/step_plan.h"
+
 namespace headrace::engine {
 namespace {
 
@@ -30,6 +32,62 @@ Status check_inputs(std::span<const std::vector<int32_t>> inputs, int32_t vocab_
   return {};
 }
 
+Status check_sampling(const SamplingParams& sampling, int32_t vocab_size) {
+  constexpr double kNoLimit = std::numeric_limits<int32_t>::max();
+  HR_RETURN_IF_ERROR(check_range("temperature", sampling.temperature, 0, 100));
+  HR_RETURN_IF_ERROR(check_range("top_p", sampling.top_p, 0, 1));
+  if (sampling.top_p == 0.0f) return make_status(Code::invalid_argument, "top_p: want more than 0, got 0");
+  HR_RETURN_IF_ERROR(check_range("min_p", sampling.min_p, 0, 1));
+  HR_RETURN_IF_ERROR(check_range("top_k", sampling.top_k, 0, kNoLimit));
+  HR_RETURN_IF_ERROR(check_range("typical_p", sampling.typical_p, 0, 1));
+  if (sampling.typical_p == 0.0f) return make_status(Code::invalid_argument, "typical_p: want more than 0, got 0");
+  HR_RETURN_IF_ERROR(check_range("repetition_penalty", sampling.repetition_penalty, 0.01, 100));
+  HR_RETURN_IF_ERROR(check_range("frequency_penalty", sampling.frequency_penalty, -2, 2));
+  HR_RETURN_IF_ERROR(check_range("presence_penalty", sampling.presence_penalty, -2, 2));
+  HR_RETURN_IF_ERROR(check_range("logit_bias", static_cast<double>(sampling.logit_bias.size()), 0, kMaxBiases));
+  for (const auto& [id, bias] : sampling.logit_bias) {
+    HR_RETURN_IF_ERROR(check_ids("logit_bias", std::span(&id, 1), vocab_size));
+    HR_RETURN_IF_ERROR(check_range("logit_bias", bias, -1e6, 1e6));
+  }
+  HR_RETURN_IF_ERROR(check_range("bad_words", static_cast<double>(sampling.bad_words.size()), 0, kMaxBadWords));
+  for (const std::vector<int32_t>& word : sampling.bad_words) {
+    if (word.empty()) return make_status(Code::invalid_argument, "bad_words: want at least one token in each, got none");
+    HR_RETURN_IF_ERROR(check_ids("bad_words", word, vocab_size));
+  }
+  return {};
+}
+
+// What a beam search cannot be asked for: it draws nothing, and ranks by the model's own probabilities.
+Status check_beams(const Request& request) {
+  const int32_t width = request.beam.width;
+  if (width == 0) return {};
+  HR_RETURN_IF_ERROR(check_range("beam width", width, 1, kMaxBeams));
+  HR_RETURN_IF_ERROR(check_range("length_penalty", request.beam.length_penalty, -10, 10));
+  if (request.n > width) {
+    return make_status(Code::invalid_argument, "n: want at most as many hypotheses as beams, which are {}, got {}", width, request.n);
+  }
+  const SamplingParams& sampling = request.sampling;
+  const std::pair<const char*, bool> meaningless[] = {
+      {"temperature", sampling.temperature != 0.0f && sampling.temperature != 1.0f},
+      {"top_p", sampling.top_p != 1.0f},
+      {"top_k", sampling.top_k != 0},
+      {"min_p", sampling.min_p != 0.0f},
+      {"typical_p", sampling.typical_p != 1.0f},
+      {"repetition_penalty", sampling.repetition_penalty != 1.0f},
+      {"frequency_penalty", sampling.frequency_penalty != 0.0f},
+      {"presence_penalty", sampling.presence_penalty != 0.0f},
+      {"logit_bias", !sampling.logit_bias.empty()},
+      {"bad_words", !sampling.bad_words.empty()},
+  };
+  for (const auto& [name, is_set] : meaningless) {
+    if (is_set) {
+      return make_status(Code::invalid_argument,
+                         "{} and beam search: have no meaning together, for beams are ranked by the model's own probabilities", name);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 const char* finish_reason_name(FinishReason reason) {
@@ -43,6 +101,10 @@ const char* finish_reason_name(FinishReason reason) {
   return "unknown";
 }
 
+bool has_penalties(const SamplingParams& sampling) {
+  return sampling.repetition_penalty != 1.0f || sampling.frequency_penalty != 0.0f || sampling.presence_penalty != 0.0f;
+}
+
 Status check_request(const Request& request, int32_t vocab_size) {
   if (request.kind == RequestKind::embed) return check_inputs(request.inputs, vocab_size);
   if (request.kind != RequestKind::generate) {
@@ -54,12 +116,15 @@ Status check_request(const Request& request, int32_t vocab_size) {
   constexpr double kNoLimit = std::numeric_limits<int32_t>::max();
   HR_RETURN_IF_ERROR(check_range("max_tokens", request.max_tokens, 1, kNoLimit));
   HR_RETURN_IF_ERROR(check_range("n", request.n, 1, kMaxChoices));
-  const SamplingParams& sampling = request.sampling;
-  HR_RETURN_IF_ERROR(check_range("temperature", sampling.temperature, 0, 100));
-  HR_RETURN_IF_ERROR(check_range("top_p", sampling.top_p, 0, 1));
-  if (sampling.top_p == 0.0f) return make_status(Code::invalid_argument, "top_p: want more than 0, got 0");
-  HR_RETURN_IF_ERROR(check_range("min_p", sampling.min_p, 0, 1));
-  return check_range("top_k", sampling.top_k, 0, kNoLimit);
+  HR_RETURN_IF_ERROR(check_range("min_tokens", request.min_tokens, 0, kNoLimit));
+  if (request.min_tokens > request.max_tokens) {
+    return make_status(Code::invalid_argument, "min_tokens: want at most max_tokens, which is {}, got {}", request.max_tokens,
+                       request.min_tokens);
+  }
+  HR_RETURN_IF_ERROR(check_range("logprobs", request.logprobs, -1, runtime::kMaxLogprobs));
+  HR_RETURN_IF_ERROR(check_range("prompt_logprobs", request.prompt_logprobs, -1, runtime::kMaxLogprobs));
+  HR_RETURN_IF_ERROR(check_sampling(request.sampling, vocab_size));
+  return check_beams(request);
 }
 
 }  // namespace headrace::engine

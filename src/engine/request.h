@@ -27,6 +27,8 @@ struct SamplingParams {
   std::vector<std::vector<int32_t>> bad_words;        // sequences of ids that the answer will not contain
   uint64_t seed = 0;
 };
+// Whether ids before it change how probable a token is.
+bool has_penalties(const SamplingParams& sampling);
 inline constexpr int32_t kMaxBiases = 1024;
 inline constexpr int32_t kMaxBadWords = 1024;
 

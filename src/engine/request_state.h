@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/beam_search.h"
 #include "engine/request.h"
 #include "engine/sequence.h"
 
@@ -13,13 +14,21 @@ namespace headrace::engine {
 struct RequestState {
   RequestId id = 0;
   std::shared_ptr<EventSink> sink;
-  std::vector<int32_t> stop_ids;  // sorted
   std::vector<SequencePtr> choices;
   RequestTiming timing;
   bool scheduled = false;  // some token of it was planned
   int32_t num_unfinished = 0;
+  TimePoint deadline = TimePoint::max();
+  std::vector<TokenLogprob> prompt_logprobs;  // of ids 1 and on, until the first event takes them
 
-  bool is_stop(int32_t token) const;
+  // Beam search: its sequences are `choices`, its choices the hypotheses at the end.
+  std::unique_ptr<BeamSearch> beams;
+  std::vector<TokenLogprob> beam_candidates;  // [beam], as they come in
+  std::vector<int32_t> sequence_of_beam;      // by live beam: which of `choices` it lies in
+  int32_t num_beams_awaited = 0;
+  int32_t num_results = 0;  // hypotheses that are asked for
+  bool lists_logprobs = false;
+
   void set_id(RequestId new_id);
 };
 

@@ -10,7 +10,7 @@ namespace headrace::engine {
 // No more sequences run than the budget has tokens: then every decode fits into every step.
 Scheduler::Scheduler(BlockManager& blocks, const SchedulerLimits& limits)
     : blocks_(blocks),
-      limits_{std::min(limits.max_seqs, limits.max_batched_tokens), limits.max_batched_tokens},
+      limits_{std::min(limits.max_seqs, limits.max_batched_tokens), limits.max_batched_tokens, limits.max_scored_tokens},
       free_slots_(static_cast<size_t>(limits_.max_seqs)) {
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   running_.reserve(free_slots_.size());
@@ -22,11 +22,13 @@ void Scheduler::add(SequencePtr sequence) {
   waiting_.insert(std::move(sequence));
 }
 
-std::span<const ScheduledSequence> Scheduler::schedule() {
+std::span<const ScheduledSequence> Scheduler::schedule(int32_t prefill_budget) {
   planned_.clear();
   budget_ = limits_.max_batched_tokens;
+  scored_budget_ = limits_.max_scored_tokens;
   const uint64_t preemptions_before = num_preemptions_;
   schedule_running(true);
+  if (!planned_.empty()) budget_ = std::min(budget_, prefill_budget);
   schedule_running(false);
   // Where memory was just taken from a running sequence, a new one would only lose it again.
   if (num_preemptions_ == preemptions_before) admit_waiting();
@@ -37,11 +39,21 @@ void Scheduler::schedule_running(bool decodes) {
   // Preemption takes sequences off the end of running_, possibly the current one.
   for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     const SequencePtr sequence = running_[i];
-    const int32_t uncomputed = sequence->num_uncomputed_tokens();
-    if (sequence->fully_sampled() || (uncomputed == 1) != decodes) continue;
-    const int32_t count = std::min(uncomputed, budget_);
-    if (make_room(sequence, sequence->num_computed_tokens + count)) plan(sequence, count);
+    if (sequence->fully_sampled() || (sequence->num_uncomputed_tokens() == 1) != decodes) continue;
+    if (sequence->num_pending_tokens > sequence->max_pending_tokens) continue;
+    const int32_t count = chunk_of(*sequence);
+    if (count > 0 && make_room(sequence, sequence->num_computed_tokens + count)) plan(sequence, count);
   }
+}
+
+// How many tokens the budgets leave to it.
+int32_t Scheduler::chunk_of(const Sequence& sequence) const {
+  const int32_t count = std::min(sequence.num_uncomputed_tokens(), budget_);
+  const int32_t last_scored = sequence.num_prompt_tokens - 1;  // it has no successor in the prompt
+  const int32_t first = sequence.first_unscored_token();
+  return first + scored_budget_ >= last_scored || first >= last_scored
+             ? count
+             : std::min(count, first + scored_budget_ - sequence.num_computed_tokens);
 }
 
 void Scheduler::admit_waiting() {
@@ -53,47 +65,66 @@ void Scheduler::admit_waiting() {
     }
     if (sequence->whole && sequence->num_uncomputed_tokens() > budget_) return;
     // A sequence of a better class takes the place of worse ones; within a class, those who run keep what they have.
-    bool fits = has_room_for(*sequence);
+    bool fits = take_prefix(*sequence);
     while (!fits && !running_.empty() && running_.back()->rank.priority > sequence->rank.priority) {
       preempt(running_.back());
-      fits = has_room_for(*sequence);
+      fits = take_prefix(*sequence);
     }
     if (!fits) return;
+    const int32_t count = chunk_of(*sequence);
+    if (count <= 0) {  // others score their prompts in this step
+      blocks_.free(*sequence);
+      return;
+    }
     if (sequence->num_cached_tokens < 0) sequence->num_cached_tokens = sequence->num_computed_tokens;
     next = waiting_.erase(next);
-    sequence->state = SequenceState::running;
-    sequence->slot = free_slots_.back();
-    free_slots_.pop_back();
-    running_.insert(std::upper_bound(running_.begin(), running_.end(), sequence, ByRank()), sequence);
-    const int32_t count = std::min(sequence->num_uncomputed_tokens(), budget_);
+    start(sequence);
     CHECK(blocks_.grow(*sequence, sequence->num_computed_tokens + count));
     plan(sequence, count);
   }
 }
 
-// The further choices of a request wait until the first has put the whole prompt into the prefix cache, or has ended.
+void Scheduler::start(const SequencePtr& sequence) {
+  sequence->state = SequenceState::running;
+  sequence->slot = free_slots_.back();
+  free_slots_.pop_back();
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), sequence, ByRank()), sequence);
+}
+
+// The further choices of a request wait until the first has computed the whole prompt, which they then share, or has ended.
 bool Scheduler::may_start(const Sequence& sequence) const {
   const Sequence* leader = sequence.leader.get();
   if (leader == nullptr || leader->state == SequenceState::finished) return true;
-  const int32_t shared = (sequence.num_prompt_tokens - 1) / kKvBlockTokens * kKvBlockTokens;
-  return leader->num_committed_tokens >= shared && leader->state == SequenceState::running;
+  return leader->num_committed_tokens >= sequence.num_prompt_tokens && leader->state == SequenceState::running;
 }
 
 // A slot, and blocks for all tokens of `sequence` beside what the running prefills were promised, and one more for each
-// running sequence, so that their next tokens do not at once take the memory back. Keeps the cached prefix when true.
-bool Scheduler::has_room_for(Sequence& sequence) {
+// running sequence, so that their next tokens do not at once take the memory back. When true it holds what others have computed of it.
+bool Scheduler::take_prefix(Sequence& sequence) {
   if (free_slots_.empty()) return false;
-  blocks_.attach_prefix(sequence);
-  if (blocks_.num_groups() == 0) return true;
-  int64_t promised = 0;
-  for (const SequencePtr& other : running_) {
-    const int64_t held = static_cast<int64_t>(other->block_tables[0].size());
-    promised += std::max(int64_t{0}, blocks_for(other->num_tokens()) - held) + 1;
+  const Sequence* leader = sequence.leader.get();
+  const bool forked = leader != nullptr && leader->state == SequenceState::running &&
+                      static_cast<int32_t>(sequence.ids.size()) == sequence.num_prompt_tokens &&
+                      blocks_.fork(*leader, sequence, sequence.num_prompt_tokens - 1);
+  if (!forked) {
+    const bool scores = sequence.first_unscored_token() < sequence.num_prompt_tokens - 1;
+    blocks_.attach_prefix(sequence, scores ? sequence.num_scored_tokens : std::numeric_limits<int32_t>::max());
   }
-  const int64_t wanted = blocks_for(sequence.num_tokens()) - static_cast<int64_t>(sequence.cache_nodes.size());
-  if (promised + wanted <= blocks_.num_available()) return true;
+  if (blocks_.has_room_for(sequence, running_)) return true;
   blocks_.free(sequence);
   return false;
+}
+
+void Scheduler::fork(const Sequence& parent, const SequencePtr& child) {
+  CHECK(parent.num_pending_tokens == 0 && child->num_pending_tokens == 0 && child->state != SequenceState::finished);
+  if (child->state == SequenceState::running) stop_running(child);
+  waiting_.erase(child);
+  child->state = SequenceState::waiting;
+  child->ids = parent.ids;
+  if (parent.state == SequenceState::running && !free_slots_.empty() && blocks_.fork(parent, *child, parent.num_committed_tokens)) {
+    return start(child);
+  }
+  waiting_.insert(child);
 }
 
 // Grows the tables of a running sequence to `num_tokens`, at the cost of those behind it. False when it had to give up its
@@ -109,20 +140,21 @@ bool Scheduler::make_room(const SequencePtr& sequence, int32_t num_tokens) {
 }
 
 void Scheduler::plan(const SequencePtr& sequence, int32_t count) {
-  const int32_t first = sequence->num_computed_tokens;
+  const int32_t first = sequence->num_computed_tokens, end = first + count;
   const bool sample = !sequence->whole && count == sequence->num_uncomputed_tokens();
-  planned_.push_back({sequence, sequence->epoch, first, count, sample});
-  sequence->num_computed_tokens += count;
+  const int32_t first_scored = sequence->first_unscored_token();
+  const int32_t num_scored = std::max(0, std::min(end, sequence->num_prompt_tokens - 1) - first_scored);
+  planned_.push_back({sequence, sequence->epoch, first, count, sample, first_scored, num_scored});
+  sequence->num_computed_tokens = end;
   sequence->num_pending_tokens += sample ? 1 : 0;
   budget_ -= count;
+  scored_budget_ -= num_scored;
 }
 
-void Scheduler::complete(const ScheduledSequence& row, int32_t token) {
+void Scheduler::complete(const ScheduledSequence& row) {
   Sequence& sequence = *row.sequence;
-  if (row.sample) {
-    sequence.ids.push_back(token);
-    --sequence.num_pending_tokens;
-  }
+  if (row.sample) --sequence.num_pending_tokens;
+  if (row.num_scored > 0) sequence.num_scored_tokens = row.first_scored + row.num_scored;
   blocks_.commit(sequence, row.first + row.count);
 }
 
@@ -145,6 +177,7 @@ void Scheduler::stop_running(const SequencePtr& sequence) {
   const auto planned = std::ranges::find(planned_, sequence, &ScheduledSequence::sequence);
   if (planned != planned_.end()) {
     budget_ += planned->count;
+    scored_budget_ += planned->num_scored;
     planned_.erase(planned);
   }
   running_.erase(std::ranges::find(running_, sequence));

@@ -15,7 +15,7 @@ class SchedulerTest : public ::testing::Test {
  protected:
   void start(int32_t num_blocks, SchedulerLimits limits) {
     const runtime::KvGroupInfo group{{}, 1, num_blocks + 1};
-    blocks_ = std::make_unique<BlockManager>(std::span(&group, 1));
+    blocks_ = std::make_unique<BlockManager>(std::span(&group, 1), 64);
     scheduler_ = std::make_unique<Scheduler>(*blocks_, limits);
   }
   // Prompts differ from their first token on unless `first` is given.
@@ -36,7 +36,10 @@ class SchedulerTest : public ::testing::Test {
     for (const ScheduledSequence& row : rows) {
       texts.push_back(fmt::format("{}:{}{}", row.sequence->rank.request, row.count, row.sample ? "*" : ""));
     }
-    for (const ScheduledSequence& row : rows) scheduler_->complete(row, 1);
+    for (const ScheduledSequence& row : rows) {
+      scheduler_->complete(row);
+      if (row.sample) scheduler_->append(row.sequence, 1);
+    }
     EXPECT_EQ(scheduler_->check().to_string(), "ok");
     return texts;
   }
@@ -88,7 +91,7 @@ TEST_F(SchedulerTest, WhenMemoryIsShortTheLastComerIsPreemptedAndComputedAgain) 
   const SequencePtr a = add(16), b = add(15);
   EXPECT_THAT(step(), ElementsAre("1:16*", "2:15*"));
   for (int i = 0; i < 16; ++i) EXPECT_THAT(step(), ElementsAre("1:1*", "2:1*"));
-  EXPECT_EQ(blocks_->num_available(), 0);
+  EXPECT_EQ(blocks_->num_blocks_used() - blocks_->num_blocks_cached(), blocks_->num_blocks_total());
   EXPECT_THAT(step(), ElementsAre("1:1*")) << "token 32 of the first needs a third block";
   EXPECT_EQ(b->state, SequenceState::waiting);
   EXPECT_EQ(b->ids.size(), 32u);
@@ -127,7 +130,7 @@ TEST_F(SchedulerTest, NothingIsAdmittedPastTheFirstThatDoesNotFit) {
   EXPECT_THAT(step(), ElementsAre("2:80*"));
 }
 
-TEST_F(SchedulerTest, FurtherChoicesStartWhenThePromptIsInTheCacheAndComputeOnlyItsTail) {
+TEST_F(SchedulerTest, FurtherChoicesShareThePromptOfTheFirstAndComputeOnlyItsLastToken) {
   start(100, {.max_seqs = 4, .max_batched_tokens = 30});
   const SequencePtr leader = add(40);
   const auto second = std::make_shared<Sequence>(*leader);
@@ -136,9 +139,15 @@ TEST_F(SchedulerTest, FurtherChoicesStartWhenThePromptIsInTheCacheAndComputeOnly
   scheduler_->add(second);
   EXPECT_THAT(step(), ElementsAre("1:30"));
   EXPECT_THAT(step(), ElementsAre("1:10*"));
-  EXPECT_THAT(step(), ElementsAre("1:1*", "1:8*"));
-  EXPECT_EQ(second->num_cached_tokens, 32);
-  EXPECT_EQ(second->block_tables[0][0], leader->block_tables[0][0]);
+  EXPECT_THAT(step(), ElementsAre("1:1*", "1:1*"));
+  EXPECT_EQ(second->num_cached_tokens, 39);
+  EXPECT_EQ(second->block_tables[0][1], leader->block_tables[0][1]);
+  EXPECT_NE(second->block_tables[0][2], leader->block_tables[0][2]);
+  std::vector<BlockCopy> copies;
+  blocks_->take_copies(copies);
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].from, leader->block_tables[0][2]);
+  EXPECT_EQ(copies[0].to, second->block_tables[0][2]);
 }
 
 TEST_F(SchedulerTest, FurtherChoicesGoOnWithoutAFirstThatHasEnded) {
@@ -163,7 +172,8 @@ TEST_F(SchedulerTest, PlansFromCountsWhileResultsAreAwaited) {
   EXPECT_EQ(third.first, 5);
   EXPECT_EQ(s->num_pending_tokens, 3);
   EXPECT_TRUE(scheduler_->schedule().empty()) << "all three tokens are planned";
-  scheduler_->complete(first, 11);
+  scheduler_->complete(first);
+  scheduler_->append(first.sequence, 11);
   scheduler_->finish(s);  // it turned out to be the end
   EXPECT_FALSE(Scheduler::is_current(second));
   EXPECT_FALSE(Scheduler::is_current(third));

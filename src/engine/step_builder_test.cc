@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 
 namespace headrace::engine {
@@ -38,7 +39,7 @@ std::vector<ScheduledSequence> three_rows() {
 
 TEST(StepBuilder, WritesEveryFieldOfThePlan) {
   StepPlan plan;
-  build_step(42, three_rows(), 2, plan);
+  StepBuilder().build(42, three_rows(), 2, {}, plan);
   EXPECT_TRUE(StepPlan::valid(plan.block()));
   EXPECT_EQ(plan.header().step, 42u);
   EXPECT_EQ(plan.header().flags, 0u);
@@ -65,23 +66,84 @@ TEST(StepBuilder, WritesEveryFieldOfThePlan) {
 TEST(StepBuilder, AReusedPlanHoldsNothingOfTheStepBefore) {
   const std::vector<ScheduledSequence> rows = three_rows();
   StepPlan reused, fresh;
-  build_step(1, rows, 2, reused);
+  StepBuilder builder;
+  builder.build(1, rows, 2, {}, reused);
   const void* memory = reused.block().data();
-  build_step(2, std::span(rows).subspan(1), 2, reused);
+  builder.build(2, std::span(rows).subspan(1), 2, {}, reused);
   EXPECT_EQ(reused.block().data(), memory);
-  build_step(2, std::span(rows).subspan(1), 2, fresh);
+  StepBuilder().build(2, std::span(rows).subspan(1), 2, {}, fresh);
   EXPECT_TRUE(std::ranges::equal(reused.block(), fresh.block()));
 }
 
-TEST(StepBuilder, LogitsAreAskedForWhenARowThatSamplesWantsThem) {
-  std::vector<ScheduledSequence> rows = three_rows();
+TEST(StepBuilder, RowsThatSampleCarryTheirBiasesPenaltiesAndLogprobs) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  const SequencePtr plain = sequence({1, 2, 3}, 0, {{1}});
+  // Prompt 10 11, answer 20 21 and one that is in flight.
+  const SequencePtr rich = sequence({10, 11, 20, 21}, 5, {{2}});
+  rich->num_prompt_tokens = 2;
+  rich->num_pending_tokens = 2;
+  rich->sampling.repetition_penalty = 1.5f;
+  rich->sampling.frequency_penalty = 0.25f;
+  rich->sampling.presence_penalty = -1.0f;
+  rich->sampling.typical_p = 0.5f;
+  rich->sampling.logit_bias = {{7, 2.5f}};
+  rich->stop_ids = {98, 99};
+  rich->min_tokens = 4;
+  rich->num_logprobs = 3;
   StepPlan plan;
-  rows[2].sequence->want_logits = true;
-  build_step(1, rows, 2, plan);
-  EXPECT_EQ(plan.header().flags, 0u);
-  rows[1].sequence->want_logits = true;
-  build_step(1, rows, 2, plan);
-  EXPECT_EQ(plan.header().flags, uint32_t{runtime::kWantLogits});
+  StepBuilder().build(1, std::vector<ScheduledSequence>{{plain, 0, 2, 1, true}, {rich, 0, 4, 1, true}}, 1, {}, plan);
+  EXPECT_TRUE(StepPlan::valid(plan.block()));
+  EXPECT_EQ(plan.header().flags, uint32_t{runtime::kWantLogprobs});
+  EXPECT_THAT(plan.ints(StepField::bias_start), ElementsAre(0, 0, 3));
+  EXPECT_THAT(plan.ints(StepField::bias_token), ElementsAre(7, 98, 99));
+  EXPECT_THAT(plan.floats(StepField::bias_value), ElementsAre(2.5f, kNever, kNever));
+  EXPECT_THAT(plan.ints(StepField::history_start), ElementsAre(0, 0, 5));
+  EXPECT_THAT(plan.ints(StepField::history), ElementsAre(10, 11, 20, 21, -6));
+  EXPECT_THAT(plan.ints(StepField::output_start), ElementsAre(0, 2));
+  EXPECT_THAT(plan.floats(StepField::repetition_penalty), ElementsAre(1.0f, 1.5f));
+  EXPECT_THAT(plan.floats(StepField::frequency_penalty), ElementsAre(0.0f, 0.25f));
+  EXPECT_THAT(plan.floats(StepField::presence_penalty), ElementsAre(0.0f, -1.0f));
+  EXPECT_THAT(plan.floats(StepField::typical_p), ElementsAre(1.0f, 0.5f));
+  EXPECT_THAT(plan.ints(StepField::target), ElementsAre(-1, -1));
+  EXPECT_THAT(plan.ints(StepField::num_logprobs), ElementsAre(-1, 3));
+
+  rich->min_tokens = 3;  // the token that is sampled now is the fourth
+  StepBuilder().build(1, std::vector<ScheduledSequence>{{rich, 0, 4, 1, true}}, 1, {}, plan);
+  EXPECT_THAT(plan.ints(StepField::bias_token), ElementsAre(7));
+}
+
+TEST(StepBuilder, ABadWordsLastIdIsBannedWhereTheOthersWereJustSaid) {
+  const SequencePtr s = sequence({5, 6, 6, 7}, 0, {{1}});
+  s->num_prompt_tokens = 2;
+  s->sampling.bad_words = {{40}, {7, 41}, {6, 7, 42}, {6, 6, 7, 43}, {6, 44}, {5, 6, 6, 7, 45}};
+  StepPlan plan;
+  StepBuilder().build(1, std::vector<ScheduledSequence>{{s, 0, 3, 1, true}}, 1, {}, plan);
+  EXPECT_THAT(plan.ints(StepField::bias_token), ElementsAre(40, 41, 42)) << "the prompt's ids are no part of a word";
+}
+
+TEST(StepBuilder, PromptTokensThatAreScoredHaveARowEachBeforeTheOneThatSamples) {
+  const SequencePtr s = sequence({50, 51, 52, 53}, 3, {{1}});
+  s->num_prompt_tokens = 4;
+  s->num_prompt_logprobs = 2;
+  s->num_logprobs = 0;
+  s->sampling.temperature = 0.5f;
+  StepPlan plan;
+  StepBuilder().build(1, std::vector<ScheduledSequence>{{s, 0, 1, 3, true, 1, 2}}, 1, {}, plan);
+  EXPECT_THAT(plan.ints(StepField::logit_rows), ElementsAre(0, 1, 2));
+  EXPECT_THAT(plan.ints(StepField::target), ElementsAre(52, 53, -1));
+  EXPECT_THAT(plan.ints(StepField::num_logprobs), ElementsAre(2, 2, 0));
+  EXPECT_THAT(plan.ints(StepField::sample_slot), ElementsAre(-1, -1, 3));
+  EXPECT_THAT(plan.ints(StepField::sample_pos), ElementsAre(2, 3, 4));
+  EXPECT_THAT(plan.floats(StepField::temperature), ElementsAre(0.0f, 0.0f, 0.5f));
+}
+
+TEST(StepBuilder, CopiesOfBlocksAreListedInOrder) {
+  const SequencePtr s = sequence({1}, 0, {{1}});
+  StepPlan plan;
+  StepBuilder().build(1, std::vector<ScheduledSequence>{{s, 0, 0, 1, true}}, 1, std::vector<BlockCopy>{{0, 4, 7}, {1, 2, 3}}, plan);
+  EXPECT_THAT(plan.ints(StepField::copy_group), ElementsAre(0, 1));
+  EXPECT_THAT(plan.ints(StepField::copy_src), ElementsAre(4, 2));
+  EXPECT_THAT(plan.ints(StepField::copy_dst), ElementsAre(7, 3));
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ struct KvGroupInfo {
 
 struct RunnerLimits {
   int32_t max_tokens = 0;   // T of one step
-  int32_t max_seqs = 0;     // S, R and alive slots
+  int32_t max_seqs = 0;     // S and alive slots
+  int32_t max_logit_rows = 0;  // R of one step: max_seqs and, of a generator, some more for prompt log-probabilities
   int32_t max_context = 0;  // tokens of one sequence
   int32_t vocab_size = 0;
   int32_t embedding_size = 0;  // more than 0: an embedder. Steps take whole sequences, max_tokens holds one of max_context

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <random>
 #include <thread>
 
@@ -16,7 +17,7 @@ constexpr std::chrono::seconds kPatience{60};
 
 FakeSampling fake_sampling(const Request& request, int32_t choice) {
   const engine::SamplingParams& s = request.sampling;
-  return {s.temperature, s.top_p, s.min_p, s.top_k, s.seed, choice};
+  return {.temperature = s.temperature, .top_p = s.top_p, .min_p = s.min_p, .top_k = s.top_k, .seed = s.seed, .stream = choice};
 }
 
 Request random_request(std::mt19937_64& random, const LoadOptions& options) {
@@ -100,7 +101,9 @@ void CollectingSink::on_event(Event event) {
   if (ended_) complaint_ = "an event after the last one";
   if (finish_[event.choice] != FinishReason::none) complaint_ = "an event of a choice that had ended";
   tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
-  if (event.choice == 0) logits_.insert(logits_.end(), event.logits.begin(), event.logits.end());
+  std::ranges::move(event.logprobs, std::back_inserter(logprobs_.at(event.choice)));
+  if (!event.prompt_logprobs.empty() && !prompt_logprobs_.empty()) complaint_ = "prompt log-probabilities twice";
+  std::ranges::move(event.prompt_logprobs, std::back_inserter(prompt_logprobs_));
   finish_[event.choice] = event.finish;
   ended_ = event.last;
   const bool all_ended = std::ranges::find(finish_, FinishReason::none) == finish_.end();
@@ -132,9 +135,13 @@ Event CollectingSink::last_event() const {
   const std::lock_guard lock(mutex_);
   return last_;
 }
-std::vector<float> CollectingSink::logits() const {
+std::vector<engine::TokenLogprob> CollectingSink::logprobs(int32_t choice) const {
   const std::lock_guard lock(mutex_);
-  return logits_;
+  return logprobs_.at(choice);
+}
+std::vector<engine::TokenLogprob> CollectingSink::prompt_logprobs() const {
+  const std::lock_guard lock(mutex_);
+  return prompt_logprobs_;
 }
 std::string CollectingSink::complaint() const {
   const std::lock_guard lock(mutex_);

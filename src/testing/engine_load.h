@@ -16,7 +16,8 @@ namespace headrace::testing {
 // Collects events; checks that they come in an order that the contract allows.
 class CollectingSink final : public engine::EventSink {
  public:
-  explicit CollectingSink(int32_t choices = 1) : tokens_(choices), finish_(choices, engine::FinishReason::none) {}
+  explicit CollectingSink(int32_t choices = 1)
+      : tokens_(choices), finish_(choices, engine::FinishReason::none), logprobs_(choices) {}
   void on_event(engine::Event event) override;
   // Blocks until the last event, at most 60 seconds. False: it never came.
   bool wait();
@@ -25,7 +26,8 @@ class CollectingSink final : public engine::EventSink {
   std::vector<int32_t> tokens(int32_t choice = 0) const;
   engine::FinishReason finish(int32_t choice = 0) const;
   engine::Event last_event() const;
-  std::vector<float> logits() const;   // of all events of choice 0
+  std::vector<engine::TokenLogprob> logprobs(int32_t choice = 0) const;
+  std::vector<engine::TokenLogprob> prompt_logprobs() const;
   std::string complaint() const;       // what the order of events broke; empty: nothing
 
  private:
@@ -33,7 +35,8 @@ class CollectingSink final : public engine::EventSink {
   std::condition_variable changed_;
   std::vector<std::vector<int32_t>> tokens_;
   std::vector<engine::FinishReason> finish_;
-  std::vector<float> logits_;
+  std::vector<std::vector<engine::TokenLogprob>> logprobs_;
+  std::vector<engine::TokenLogprob> prompt_logprobs_;
   engine::Event last_;
   bool ended_ = false;
   std::string complaint_;

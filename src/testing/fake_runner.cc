@@ -27,16 +27,22 @@ size_t spoken(std::span<const int32_t> ids, std::span<const int32_t> reply) {
   return 0;
 }
 
-// The parameters of logit row `r`.
-FakeSampling row_sampling(const StepPlan& plan, int r) {
-  const uint64_t low = static_cast<uint32_t>(plan.ints(StepField::seed_lo)[r]);
-  const uint64_t high = static_cast<uint32_t>(plan.ints(StepField::seed_hi)[r]);
-  return {.temperature = plan.floats(StepField::temperature)[r],
-          .top_p = plan.floats(StepField::top_p)[r],
-          .min_p = plan.floats(StepField::min_p)[r],
-          .top_k = plan.ints(StepField::top_k)[r],
-          .seed = low | high << 32,
-          .stream = plan.ints(StepField::stream)[r]};
+// As StepResult says, in float64.
+void add_logprobs(const StepPlan& plan, int r, std::span<const float> logits, int32_t sampled, runtime::StepResult& result) {
+  std::vector<std::pair<double, int32_t>> order;
+  double sum = 0;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    order.emplace_back(-static_cast<double>(logits[id]), static_cast<int32_t>(id));
+    sum += std::exp(static_cast<double>(logits[id]));
+  }
+  std::ranges::sort(order);
+  const int32_t target = plan.ints(StepField::target)[r], chosen = target >= 0 ? target : sampled;
+  const int32_t listed = std::min(plan.ints(StepField::num_logprobs)[r], static_cast<int32_t>(order.size()));
+  result.logprobs.push_back(chosen < 0 ? std::nanf("") : static_cast<float>(static_cast<double>(logits[chosen]) - std::log(sum)));
+  for (int32_t i = 0; i < runtime::kMaxLogprobs; ++i) {
+    result.top_ids.push_back(i < listed ? order[i].second : -1);
+    result.top_logprobs.push_back(i < listed ? static_cast<float>(-order[i].first - std::log(sum)) : 0.0f);
+  }
 }
 
 }  // namespace
@@ -53,11 +59,30 @@ int32_t FakeModel::next_token(std::span<const int32_t> ids, const FakeSampling& 
     for (const float x : {sampling.temperature, sampling.top_p, sampling.min_p}) hash = mix(hash, std::bit_cast<uint32_t>(x));
     for (const int32_t x : {sampling.top_k, sampling.stream}) hash = mix(hash, static_cast<uint32_t>(x));
     hash = mix(hash, sampling.seed);
+    if (sampling.typical_p != 1.0f) hash = mix(hash, std::bit_cast<uint32_t>(sampling.typical_p));
+  }
+  const float penalties[] = {sampling.repetition_penalty, sampling.frequency_penalty, sampling.presence_penalty};
+  if (penalties[0] != 1.0f || penalties[1] != 0.0f || penalties[2] != 0.0f) {
+    for (const float x : penalties) hash = mix(hash, std::bit_cast<uint32_t>(x));
+    hash = mix(hash, static_cast<uint64_t>(sampling.num_prompt));
+  }
+  std::set<int32_t> banned;
+  for (const auto& [id, bias] : sampling.biases) {
+    if (std::isinf(bias)) {
+      banned.insert(id);
+    } else {
+      hash = mix(mix(hash, static_cast<uint64_t>(id)), std::bit_cast<uint32_t>(bias));
+    }
   }
   hash = mix(hash, 1);
-  if (eos_one_in > 0 && (hash >> 40) % static_cast<uint64_t>(eos_one_in) == 0) return eos_id;
-  const int32_t token = static_cast<int32_t>((hash & 0xffffffffu) % static_cast<uint64_t>(vocab_size));
-  return token == eos_id ? (token + 1) % vocab_size : token;
+  const bool ends = eos_one_in > 0 && (hash >> 40) % static_cast<uint64_t>(eos_one_in) == 0;
+  if (ends && !banned.contains(eos_id)) return eos_id;
+  auto token = static_cast<int32_t>((hash & 0xffffffffu) % static_cast<uint64_t>(vocab_size));
+  for (int32_t tries = 0; token == eos_id || banned.contains(token); ++tries) {
+    if (tries == vocab_size) return -1;
+    token = (token + 1) % vocab_size;
+  }
+  return token;
 }
 
 std::vector<int32_t> FakeModel::answer(std::span<const int32_t> prompt, int32_t max_new, const FakeSampling& sampling,
@@ -95,13 +120,17 @@ std::vector<float> FakeModel::embedding(std::span<const int32_t> ids) const {
 FakeRunner::FakeRunner(FakeModel model) : model_(std::move(model)), last_token_(static_cast<size_t>(model_.max_seqs), -1) {
   limits_ = {.max_tokens = model_.max_tokens,
              .max_seqs = model_.max_seqs,
+             .max_logit_rows = model_.max_seqs + model_.max_scored_tokens,
              .max_context = model_.max_context,
              .vocab_size = model_.vocab_size,
              .embedding_size = model_.embedding_size,
              .pipeline_depth = model_.depth};
   if (model_.embedding_size > 0) limits_.max_tokens = std::max(limits_.max_tokens, limits_.max_context);
-  for (const int32_t blocks : model_.embedding_size > 0 ? std::vector<int32_t>() : model_.num_blocks) {
-    limits_.groups.push_back({KvSpec{.heads = 1, .head_dim = 1}, 1, blocks});
+  CHECK(model_.windows.empty() || model_.windows[0] == 0);  // the first group remembers all ids
+  const size_t groups = model_.embedding_size > 0 ? 0 : model_.num_blocks.size();
+  for (size_t g = 0; g < groups; ++g) {
+    const int32_t blocks = model_.num_blocks[g], window = model_.windows.empty() ? 0 : model_.windows[g];
+    limits_.groups.push_back({KvSpec{.heads = 1, .head_dim = 1, .window = window}, 1, blocks});
     pools_.emplace_back(static_cast<size_t>(blocks) * kKvBlockTokens);
   }
 }
@@ -113,14 +142,14 @@ runtime::RunnerMemory FakeRunner::memory() const {
 }
 
 Status FakeRunner::check(const StepPlan& plan) const {
-  const auto& [tokens, seqs, rows, groups, blocks] = plan.header().counts;
+  const auto& [tokens, seqs, rows, groups, blocks, biases, history, copies] = plan.header().counts;
   const auto wrong = [](const char* what, int64_t got) {
     return make_status(Code::invalid_argument, "step plan: {} ({})", what, got);
   };
   if (!StepPlan::valid(plan.block())) return wrong("block", static_cast<int64_t>(plan.block().size()));
   if (tokens < 1 || tokens > limits_.max_tokens) return wrong("tokens", tokens);
   if (seqs < 1 || seqs > limits_.max_seqs) return wrong("sequences", seqs);
-  if (rows > seqs) return wrong("logit rows", rows);
+  if (rows > limits_.max_logit_rows) return wrong("logit rows", rows);
   if (groups != static_cast<int32_t>(pools_.size())) return wrong("groups", groups);
   const auto token_src = plan.ints(StepField::token_src), positions = plan.ints(StepField::positions);
   const auto query_start = plan.ints(StepField::query_start), context_len = plan.ints(StepField::context_len);
@@ -142,6 +171,21 @@ Status FakeRunner::check(const StepPlan& plan) const {
     }
     if (sample_slot[r] < -1 || sample_slot[r] >= limits_.max_seqs) return wrong("sample_slot", sample_slot[r]);
     if (plan.ints(StepField::sample_pos)[r] != positions[logit_rows[r]] + 1) return wrong("sample_pos", r);
+    const int32_t target = plan.ints(StepField::target)[r], listed = plan.ints(StepField::num_logprobs)[r];
+    if (target < -1 || target >= limits_.vocab_size) return wrong("target", target);
+    if (listed < -1 || listed > runtime::kMaxLogprobs) return wrong("num_logprobs", listed);
+    if (plan.ints(StepField::bias_start)[r] > plan.ints(StepField::bias_start)[r + 1]) return wrong("bias_start falls", r);
+    if (plan.ints(StepField::history_start)[r] > plan.ints(StepField::history_start)[r + 1]) return wrong("history_start falls", r);
+  }
+  if (plan.ints(StepField::bias_start)[rows] != biases) return wrong("biases", biases);
+  if (plan.ints(StepField::history_start)[rows] != history) return wrong("history", history);
+  for (int32_t c = 0; c < copies; ++c) {
+    const int32_t g = plan.ints(StepField::copy_group)[c];
+    if (g < 0 || g >= groups) return wrong("copy_group", g);
+    for (const StepField field : {StepField::copy_src, StepField::copy_dst}) {
+      const int32_t block = plan.ints(field)[c];
+      if (block < 1 || block >= limits_.groups[g].num_blocks) return wrong("copied block", block);
+    }
   }
   for (int g = 0; g < groups; ++g) {
     const auto slots = plan.ints(StepField::kv_slot).subspan(size_t(g) * tokens, tokens);
@@ -185,6 +229,11 @@ std::vector<int32_t> FakeRunner::read_back(const StepPlan& plan, int group, int 
   const auto table = plan.ints(StepField::block_table).subspan((size_t(group) * c.seqs + s) * c.blocks, c.blocks);
   std::vector<int32_t> ids(static_cast<size_t>(length));
   for (int32_t position = 0; position < length; ++position) {
+    const int32_t window = limits_.groups[group].spec.window;
+    if (window > 0 && position <= length - 1 - window) {
+      ids[position] = -1;
+      continue;
+    }
     const Cell& cell = pools_[group][table[position / kKvBlockTokens] * kKvBlockTokens + position % kKvBlockTokens];
     ids[position] = cell.position == position ? cell.id : -1 - cell.position;
   }
@@ -193,6 +242,11 @@ std::vector<int32_t> FakeRunner::read_back(const StepPlan& plan, int group, int 
 
 runtime::StepResult FakeRunner::run(const StepPlan& plan) {
   const runtime::StepCounts& c = plan.header().counts;
+  for (int32_t i = 0; i < c.copies; ++i) {
+    std::vector<Cell>& pool = pools_[plan.ints(StepField::copy_group)[i]];
+    std::copy_n(pool.begin() + plan.ints(StepField::copy_src)[i] * kKvBlockTokens, kKvBlockTokens,
+                pool.begin() + plan.ints(StepField::copy_dst)[i] * kKvBlockTokens);
+  }
   const auto token_src = plan.ints(StepField::token_src), positions = plan.ints(StepField::positions);
   for (int32_t t = 0; t < c.tokens; ++t) {
     const int32_t id = token_src[t] >= 0 ? token_src[t] : last_token_[-token_src[t] - 1];
@@ -210,22 +264,53 @@ runtime::StepResult FakeRunner::run(const StepPlan& plan) {
   for (int32_t r = 0; r < c.logit_rows; ++r) {
     const int32_t token = plan.ints(StepField::logit_rows)[r];
     const int s = static_cast<int>(std::ranges::upper_bound(query_start, token) - query_start.begin()) - 1;
-    std::vector<int32_t> ids = read_back(plan, 0, s, positions[token] + 1);
+    const int32_t length = positions[token] + 1;
+    std::vector<int32_t> ids = read_back(plan, 0, s, length);
     // Groups that disagree about the sequence: an id that no prompt has makes the token differ.
     for (int g = 1; g < c.groups; ++g) {
-      if (read_back(plan, g, s, positions[token] + 1) != ids) ids.push_back(-g);
+      const std::vector<int32_t> others = read_back(plan, g, s, length);
+      const int32_t window = limits_.groups[g].spec.window;
+      const auto seen = window > 0 ? std::max(0, length - window) : 0;
+      if (!std::equal(ids.begin() + seen, ids.end(), others.begin() + seen)) ids.push_back(-g);
     }
-    const FakeSampling sampling = row_sampling(plan, r);
+    const FakeSampling sampling = row_sampling(plan, r, ids);
     const int32_t next = model_.next_token(ids, sampling);
     result.tokens.push_back(next);
-    if (plan.header().flags & runtime::kWantLogits) {
-      const std::vector<float> logits = model_.logits(ids, sampling);
-      result.logits.insert(result.logits.end(), logits.begin(), logits.end());
-    }
+    if (plan.header().flags & runtime::kWantLogprobs) add_logprobs(plan, r, model_.logits(ids, sampling), next, result);
     const int32_t slot = plan.ints(StepField::sample_slot)[r];
     if (slot >= 0) last_token_[slot] = next;
   }
   return result;
+}
+
+FakeSampling FakeRunner::row_sampling(const StepPlan& plan, int r, std::span<const int32_t> ids) const {
+  const auto f = [&](StepField field) { return plan.floats(field)[r]; };
+  const uint64_t low = static_cast<uint32_t>(plan.ints(StepField::seed_lo)[r]);
+  const uint64_t high = static_cast<uint32_t>(plan.ints(StepField::seed_hi)[r]);
+  FakeSampling sampling{.temperature = f(StepField::temperature),
+                        .top_p = f(StepField::top_p),
+                        .min_p = f(StepField::min_p),
+                        .top_k = plan.ints(StepField::top_k)[r],
+                        .seed = low | high << 32,
+                        .stream = plan.ints(StepField::stream)[r],
+                        .typical_p = f(StepField::typical_p),
+                        .repetition_penalty = f(StepField::repetition_penalty),
+                        .frequency_penalty = f(StepField::frequency_penalty),
+                        .presence_penalty = f(StepField::presence_penalty)};
+  for (int32_t i = plan.ints(StepField::bias_start)[r]; i < plan.ints(StepField::bias_start)[r + 1]; ++i) {
+    sampling.biases.emplace_back(plan.ints(StepField::bias_token)[i], plan.floats(StepField::bias_value)[i]);
+  }
+  const int32_t begin = plan.ints(StepField::history_start)[r], end = plan.ints(StepField::history_start)[r + 1];
+  if (begin == end) return sampling;
+  sampling.num_prompt = plan.ints(StepField::output_start)[r] - begin;
+  // The penalties must be told of exactly the ids that the sequence has; a number of prompt tokens that none has, where not.
+  bool same = static_cast<size_t>(end - begin) == ids.size();
+  for (int32_t i = begin; same && i < end; ++i) {
+    const int32_t source = plan.ints(StepField::history)[i];
+    same = ids[i - begin] == (source >= 0 ? source : last_token_[-source - 1]);
+  }
+  if (!same) sampling.num_prompt = -1;
+  return sampling;
 }
 
 }  // namespace headrace::testing

@@ -25,6 +25,10 @@ struct FakeSampling {
   int32_t top_k = 0;
   uint64_t seed = 0;
   int32_t stream = 0;
+  float typical_p = 1.0f;
+  float repetition_penalty = 1.0f, frequency_penalty = 0.0f, presence_penalty = 0.0f;
+  int32_t num_prompt = 0;  // tokens of the prompt, where a penalty is set
+  std::vector<std::pair<int32_t, float>> biases;  // -inf: the id is not drawn
 };
 
 struct FakeModel {
@@ -33,6 +37,8 @@ struct FakeModel {
   int32_t max_tokens = 512;  // of one step
   int32_t max_seqs = 16;
   std::vector<int32_t> num_blocks = {1025};  // one entry a KV group, block 0 included
+  std::vector<int32_t> windows;              // of the groups; empty: none has one
+  int32_t max_scored_tokens = 16;            // logit rows of a step beyond max_seqs
   int depth = 0;
   int32_t embedding_size = 0;  // more than 0: an embedder, without KV (num_blocks does not count)
 
@@ -50,7 +56,8 @@ struct FakeModel {
 
   // The token after `ids`: what a run of its own would give. -1 where not_finite.
   int32_t next_token(std::span<const int32_t> ids, const FakeSampling& sampling) const;
-  // Up to max_tokens tokens after `prompt`, without a runner; ends before eos_id unless `ignore_eos`, or at -1.
+  // Up to max_tokens tokens after `prompt`, without a runner and with the same sampling for all; ends before eos_id unless
+  // `ignore_eos`, or at -1.
   std::vector<int32_t> answer(std::span<const int32_t> prompt, int32_t max_tokens, const FakeSampling& sampling,
                               bool ignore_eos = false) const;
   // The [vocab] logits behind next_token: the token's stands out at 1, the others are below.
@@ -75,8 +82,9 @@ class FakeRunner final : public runtime::ModelRunner {
   };
   Status check(const runtime::StepPlan& plan) const;
   runtime::StepResult run(const runtime::StepPlan& plan);
-  // The ids at positions [0, length) of sequence `s`, read through group `group`'s block table.
-  // A place that holds another position gives a negative id.
+  FakeSampling row_sampling(const runtime::StepPlan& plan, int r, std::span<const int32_t> ids) const;
+  // The ids at positions [0, length) of sequence `s`, read through group `group`'s block table. A place that holds another position
+  // gives a negative id; so does every place behind the group's window.
   std::vector<int32_t> read_back(const runtime::StepPlan& plan, int group, int s, int32_t length) const;
 
   // A place of the pool: which id was written, and at which position of its sequence.

@@ -26,7 +26,7 @@ class Simulation {
       : options_(options),
         random_(options.seed),
         runner_(options.model),
-        blocks_(runner_.limits().groups, options.weak_hash ? weak_hash : PrefixCache::chain_hash),
+        blocks_(runner_.limits().groups, options.limits.max_batched_tokens, options.weak_hash ? weak_hash : PrefixCache::chain_hash),
         scheduler_(blocks_, options.limits) {}
 
   SimulationReport run() {
@@ -84,8 +84,8 @@ class Simulation {
     Sequence asked;
     asked.rank = {.priority = uniform(0, options_.priorities - 1), .request = next_request_++};
     asked.num_prompt_tokens = static_cast<int32_t>(prompt.size());
-    const int32_t room = blocks_.capacity() * kKvBlockTokens - asked.num_prompt_tokens + 1;
-    asked.max_tokens = std::min(uniform(1, options_.max_answer), room);
+    const int64_t room = blocks_.capacity_tokens() - asked.num_prompt_tokens + 1;
+    asked.max_tokens = static_cast<int32_t>(std::min<int64_t>(uniform(1, options_.max_answer), room));
     if (asked.max_tokens < 1) return;
     asked.sampling.temperature = chance(0.5) ? 0.0f : 0.5f + 0.1f * static_cast<float>(uniform(0, 9));
     asked.sampling.seed = random_();
@@ -125,7 +125,8 @@ class Simulation {
       const auto rows = scheduler_.schedule();
       if (rows.empty()) break;
       check_rows(rows);
-      engine::build_step(++num_submitted_, rows, blocks_.num_groups(), plan_);
+      blocks_.take_copies(copies_);
+      builder_.build(++num_submitted_, rows, blocks_.num_groups(), copies_, plan_);
       const Result<runtime::Ticket> ticket = runner_.submit(plan_);
       if (!ticket) return fail(ticket.error().message());
       in_flight_.push_back({*ticket, {rows.begin(), rows.end()}});
@@ -151,11 +152,14 @@ class Simulation {
     if (!result) return fail(result.error().message());
     size_t sample = 0;
     for (const ScheduledSequence& row : step.rows) {
+      sample += static_cast<size_t>(row.num_scored);
       const int32_t token = row.sample ? result->tokens[sample++] : 0;
       report_.tokens += row.count;
       if (!engine::Scheduler::is_current(row)) continue;
-      scheduler_.complete(row, token);
-      if (row.sample) judge(row.sequence, token);
+      scheduler_.complete(row);
+      if (!row.sample) continue;
+      scheduler_.append(row.sequence, token);
+      judge(row.sequence, token);
     }
   }
 
@@ -186,6 +190,8 @@ class Simulation {
   FakeRunner runner_;
   engine::BlockManager blocks_;
   engine::Scheduler scheduler_;
+  engine::StepBuilder builder_;
+  std::vector<engine::BlockCopy> copies_;
   runtime::StepPlan plan_;
   std::map<SequencePtr, Live, ByRank> live_;
   std::deque<InFlight> in_flight_;
