@@ -1,5 +1,7 @@
 #include "runtime/kv_pool.h"
 
+#include <cstring>
+
 namespace headrace::runtime {
 
 Result<KvPool> KvPool::create(MemoryLedger& ledger, std::string model, std::vector<GroupSpec> groups) {
@@ -23,6 +25,14 @@ KvView KvPool::layer(int group, int index) const {
   view.num_blocks = spec.num_blocks;
   view.data = buffers_[group].data() + index * kKvRunBlocks * view.block_stride;
   return view;
+}
+
+void KvPool::copy_block(int group, int32_t from, int32_t to) {
+  const GroupSpec& spec = groups_[group];
+  for (int32_t index = 0; index < spec.num_layers; ++index) {
+    const KvView view = layer(group, index);
+    std::memcpy(view.key_block<std::byte>(to, 0), view.key_block<std::byte>(from, 0), static_cast<size_t>(spec.spec.block_bytes()));
+  }
 }
 
 uint64_t KvPool::bytes() const {

@@ -23,6 +23,8 @@ class KvPool {
 
   // Layer `index` within its group.
   KvView layer(int group, int index) const;
+  // Keys and values of block `from`, in all layers of the group, to block `to`.
+  void copy_block(int group, int32_t from, int32_t to);
   const std::vector<GroupSpec>& groups() const { return groups_; }
   uint64_t bytes() const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -73,31 +74,53 @@ Status LocalRunner::build(const io::ModelSource& source) {
   return bind_inputs(group_of_layer);
 }
 
+// Gives every group `blocks` blocks, those with a window no more than max_seqs sequences can hold at once. Returns the bytes of
+// the pools.
+uint64_t LocalRunner::set_blocks(std::vector<KvPool::GroupSpec>& groups, int64_t blocks) const {
+  uint64_t bytes = 0;
+  for (KvPool::GroupSpec& group : groups) {
+    const int64_t per_seq = blocks_for(int64_t{group.spec.window} + limits_.max_tokens) + 1;
+    const int64_t most = group.spec.window > 0 ? per_seq * limits_.max_seqs + 1 : blocks;
+    group.num_blocks = int32_t(std::min(blocks, most));
+    const int64_t whole_runs = (group.num_blocks + kKvRunBlocks - 1) / kKvRunBlocks * kKvRunBlocks;
+    bytes += uint64_t(whole_runs) * uint64_t(group.spec.block_bytes()) * uint64_t(group.num_layers);
+  }
+  return bytes;
+}
+
+// The most blocks, up to `wanted`, that `budget` bytes pay for.
+int64_t LocalRunner::most_blocks(std::vector<KvPool::GroupSpec>& groups, int64_t wanted, uint64_t budget) const {
+  int64_t fits = 0, too_many = wanted + 1;
+  while (too_many - fits > 1) {
+    const int64_t blocks = fits + (too_many - fits) / 2;
+    (set_blocks(groups, blocks) <= budget ? fits : too_many) = blocks;
+  }
+  return fits;
+}
+
 Status LocalRunner::place_kv(const std::vector<int>& group_of_layer) {
   std::vector<KvPool::GroupSpec> groups;
-  uint64_t bytes_per_block = 0;  // over all layers
   for (size_t layer = 0; layer < step_.info.layer_kv.size(); ++layer) {
     const size_t group = size_t(group_of_layer[layer]);
     if (group == groups.size()) groups.push_back({step_.info.layer_kv[layer], 0, 0});
     ++groups[group].num_layers;
-    bytes_per_block += uint64_t(step_.info.layer_kv[layer].block_bytes());
   }
   if (!groups.empty()) {
     const uint64_t limit = queue_->ledger().limit();
     const uint64_t held = queue_->ledger().total();
     const uint64_t budget = limit == 0 ? options_.kv_budget_bytes : (limit > held ? limit - held : 0);
-    const int64_t affordable = int64_t(budget / bytes_per_block);
     const int64_t per_seq = blocks_for(limits_.max_context);
-    int64_t blocks = options_.kv_tokens > 0 ? blocks_for(options_.kv_tokens) + 1
-                                            : std::min(per_seq * limits_.max_seqs + 1, affordable);
+    int64_t blocks = options_.kv_tokens > 0 ? blocks_for(options_.kv_tokens) + 1 : per_seq * limits_.max_seqs + 1;
     // Two blocks are the least that anything runs in: the trash block and one of a sequence.
-    if (blocks < 2 || (options_.kv_tokens > 0 && limit != 0 && blocks > affordable)) {
+    const int64_t least = options_.kv_tokens > 0 ? blocks : 2;
+    blocks = most_blocks(groups, blocks, limit == 0 && options_.kv_tokens > 0 ? std::numeric_limits<uint64_t>::max() : budget);
+    if (blocks < least) {
       return make_status(Code::resource_exhausted,
-                         "memory: the KV cache wants at least {} bytes ({} a block of {} tokens), {} are left; raise "
-                         "--memory or lower --kv-tokens",
-                         uint64_t(std::max<int64_t>(blocks, 2)) * bytes_per_block, bytes_per_block, kKvBlockTokens, budget);
+                         "memory: the KV cache wants at least {} bytes for {} blocks of {} tokens, {} are left; raise --memory or "
+                         "lower --kv-tokens",
+                         set_blocks(groups, least), least, kKvBlockTokens, budget);
     }
-    for (KvPool::GroupSpec& group : groups) group.num_blocks = int32_t(blocks);
+    set_blocks(groups, blocks);
     limits_.max_context = int32_t(std::min<int64_t>(limits_.max_context, (blocks - 1) * kKvBlockTokens));
   }
   HR_ASSIGN_OR_RETURN(kv_, KvPool::create(queue_->ledger(), options_.model_name, std::move(groups)));
@@ -170,6 +193,14 @@ Result<Ticket> LocalRunner::submit(const StepPlan& plan) {
     if (input.field == StepField::kv_slot) data += int64_t(input.group) * c.tokens * 4;
     if (input.field == StepField::block_table) data += int64_t(input.group) * c.seqs * c.blocks * 4;
     input_data_[size_t(input.value)] = data;
+  }
+  for (int32_t i = 0; i < c.copies; ++i) {
+    const int32_t group = plan.ints(StepField::copy_group)[i];
+    const int32_t from = plan.ints(StepField::copy_src)[i], to = plan.ints(StepField::copy_dst)[i];
+    if (group < 0 || group >= c.groups || std::min(from, to) < 1 || std::max(from, to) >= limits_.groups[group].num_blocks) {
+      return error(Code::invalid_argument, "step {}: no copy of block {} to block {} in group {}", header.step, from, to, group);
+    }
+    kv_.copy_block(group, from, to);
   }
   Bindings sizes;
   sizes.set(step_.tokens, c.tokens);

@@ -53,6 +53,8 @@ class LocalRunner final : public ModelRunner {
   LocalRunner(std::shared_ptr<DeviceQueue> queue, RunnerOptions options)
       : queue_(std::move(queue)), options_(std::move(options)) {}
   Status build(const io::ModelSource& source);
+  uint64_t set_blocks(std::vector<KvPool::GroupSpec>& groups, int64_t blocks) const;
+  int64_t most_blocks(std::vector<KvPool::GroupSpec>& groups, int64_t wanted, uint64_t budget) const;
   Status place_kv(const std::vector<int>& group_of_layer);
   Status bind_inputs(const std::vector<int>& group_of_layer);
   void take_result(const StepHeader& header);
