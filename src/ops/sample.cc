@@ -198,6 +198,22 @@ std::vector<RowParameters> penalized_rows() {
   };
 }
 
+// Histories that hold most of a vocabulary of 12, so that every row's draw hangs on them.
+std::vector<RowParameters> many_penalized_rows() {
+  std::vector<RowParameters> rows;
+  for (int i = 0; i < 64; ++i) {
+    rows.push_back({.temperature = i % 4 == 0 ? 0.0 : 1.0,
+                    .typical_p = i % 5 == 0 ? 0.7 : 1,
+                    .repetition = i % 3 == 0 ? 1.0 : 0.5 + 0.05 * i,
+                    .frequency = 0.25 * (i % 7) - 0.5,
+                    .presence = 0.5 * (i % 5) - 1,
+                    .prompt = ids(i % 9, 12, i + 1),
+                    .output = ids(3 * (i % 6), 12, 2 * i + 1)});
+    if (i % 2 == 0) rows.back().biases = {{i % 12, 0.5}, {(i + 5) % 12, -0.75}};
+  }
+  return rows;
+}
+
 // A history's entries that stand for the token sampled last, its own row's among them, and some that stand for nothing.
 std::vector<RowParameters> rows_with_last_tokens() {
   const std::vector<double> outside = {1000, 2000000, -200, -2147483648.0};
@@ -267,6 +283,12 @@ std::vector<OpCase> cases() {
       make("repetition_by_sign", given_logits(3, {2, 1.5, 0, -1, 2, 1.5, 0, -1, -1, -0.5, -0.25, -0.5}),
            {{.temperature = 0, .repetition = 1.5, .prompt = {0, 0, 0}}, {.temperature = 0, .repetition = 1.25, .output = {0}},
             {.temperature = 0, .repetition = 4, .prompt = {2}}}),
+      make("counts_are_of_the_output", given_logits(4, {3, 2.9, 2.8, 2, 3, 2.5, 1, 0, 3, 2.5, 1, 0, 3, 2.9, 2.8, 2}),
+           {{.temperature = 0, .frequency = 0.5, .prompt = {1, 1, 1, 1}, .output = {0, 0}},
+            {.temperature = 0, .frequency = 0.125, .output = {0, 0, 0}},
+            {.temperature = 0, .presence = 0.25, .output = {0, 0, 0}},
+            {.temperature = 0, .presence = 0.5, .prompt = {1, 2}, .output = {0}}}),
+      make("penalized_small_vocabulary", normal_logits(64, 12, 1), many_penalized_rows()),
       make("bans", given_logits(4, {3, 2, 1, 3, 2, 1, 3, 2, 1, 3, 2, 1}),
            {{.temperature = 0, .biases = {{0, -inf}}}, {.biases = {{0, -inf}, {2, -inf}}},
             {.biases = {{0, -inf}, {1, -inf}, {2, -inf}}}, {.temperature = 0, .biases = {{0, -inf}, {0, 50}}}}),
