@@ -30,10 +30,10 @@ Result<std::unique_ptr<Scorer>> Scorer::open(const std::string& path, const Serv
   runner_options.skip_passes = options.skip_passes;
   runner_options.isa = options.isa;
   runner_options.max_context = static_cast<int32_t>(context);
-  runner_options.max_seqs = kStepRows;
+  runner_options.max_seqs = 1;
   runner_options.max_tokens = kStepTokens;
   runner_options.kv_tokens = context;
-  runner_options.scoring = true;
+  runner_options.max_logit_rows = kStepRows;
   if (options.progress) {
     runner_options.progress = [&](double fraction) { options.progress(fraction, "packing weights"); };
   }
@@ -55,7 +55,8 @@ Status Scorer::step(std::span<const int32_t> ids, int64_t begin, int64_t end, in
   const auto groups = static_cast<int32_t>(runner_->limits().groups.size());
   const auto blocks = static_cast<int32_t>(blocks_of(end));
   const auto rows = static_cast<int32_t>(end - std::clamp(first, begin, end));
-  plan_.reset(++step_, {.tokens = count, .seqs = 1, .logit_rows = rows, .groups = groups, .blocks = blocks});
+  plan_.reset(++step_, {.tokens = count, .seqs = 1, .logit_rows = rows, .groups = groups, .blocks = blocks},
+              runtime::kWantLogprobs);
   for (int32_t i = 0; i < count; ++i) {
     const auto position = static_cast<int32_t>(begin + i);
     plan_.ints(StepField::token_src)[i] = ids[position];
@@ -67,6 +68,10 @@ Status Scorer::step(std::span<const int32_t> ids, int64_t begin, int64_t end, in
   for (int32_t row = 0; row < rows; ++row) {
     plan_.ints(StepField::logit_rows)[row] = count - rows + row;
     plan_.ints(StepField::target)[row] = ids[end - rows + row + 1];
+    plan_.ints(StepField::sample_slot)[row] = -1;  // a best token is drawn and dropped
+    plan_.floats(StepField::top_p)[row] = 1.0f;
+    plan_.floats(StepField::typical_p)[row] = 1.0f;
+    plan_.floats(StepField::repetition_penalty)[row] = 1.0f;
   }
   plan_.ints(StepField::query_start)[1] = count;
   plan_.ints(StepField::context_len)[0] = static_cast<int32_t>(end);

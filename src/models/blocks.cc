@@ -10,28 +10,27 @@
 #include "ops/attention.h"
 #include "ops/embed.h"
 #include "ops/layer_norm.h"
+#include "ops/logprobs.h"
 #include "ops/matmul.h"
 #include "ops/pool.h"
 #include "ops/rms_norm.h"
 #include "ops/rows.h"
 #include "ops/sample.h"
 #include "ops/select_tokens.h"
-#include "ops/token_logprob.h"
 
 namespace headrace::models {
 namespace {
 
-// Far above any machine; low enough that no product of two sizes of a step overflows.
-constexpr int64_t kMaxCount = int64_t{1} << 24;
-
 std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 Status check_limits(const StepLimits& limits) {
-  for (const int64_t count : {limits.max_tokens, limits.max_seqs, limits.max_blocks, limits.num_slots}) {
-    if (count < 1 || count > kMaxCount) {
+  for (const int64_t count :
+       {limits.max_tokens, limits.max_seqs, limits.max_blocks, limits.num_slots, limits.max_logit_rows}) {
+    if (count < 1 || count > kMaxStepCount) {
       return make_status(Code::invalid_argument,
-                         "step limits: want counts from 1 to {}, got {} tokens, {} sequences, {} blocks, {} slots",
-                         kMaxCount, limits.max_tokens, limits.max_seqs, limits.max_blocks, limits.num_slots);
+                         "step limits: want counts from 1 to {}, got {} tokens, {} sequences, {} blocks, {} slots, {} logit rows",
+                         kMaxStepCount, limits.max_tokens, limits.max_seqs, limits.max_blocks, limits.num_slots,
+                         limits.max_logit_rows);
     }
   }
   return {};
@@ -50,19 +49,31 @@ StepProgram::StepProgram(const BuildContext& context, std::vector<KvSpec> layer_
   Graph& graph = builder_.graph;
   const Dim tokens = Dim::symbol(graph.symbols.add("T", limits.max_tokens));
   const Dim seqs = Dim::symbol(graph.symbols.add("S", limits.max_seqs));
-  const Dim rows = Dim::symbol(graph.symbols.add("R", limits.max_seqs));
+  const Dim rows = Dim::symbol(graph.symbols.add("R", limits.max_logit_rows));
   const Dim blocks = Dim::symbol(graph.symbols.add("B", limits.max_blocks));
+  const Dim biases = Dim::symbol(graph.symbols.add("E", kMaxStepCount));
+  const Dim history = Dim::symbol(graph.symbols.add("H", kMaxStepCount));
 
   token_src_ = input("token_src", DType::i32, {tokens});
   positions_ = input("positions", DType::i32, {tokens});
   query_start_ = input("query_start", DType::i32, {seqs + 1});
   context_len_ = input("context_len", DType::i32, {seqs});
   logit_rows_ = input("logit_rows", DType::i32, {rows});
-  for (const char* name : {"temperature", "top_p", "min_p"}) sampling_.push_back(input(name, DType::f32, {rows}));
+  for (const char* name : {"temperature", "top_p", "min_p", "typical_p", "repetition_penalty", "frequency_penalty",
+                           "presence_penalty"}) {
+    sampling_.push_back(input(name, DType::f32, {rows}));
+  }
   for (const char* name : {"top_k", "seed_lo", "seed_hi", "stream", "sample_pos", "sample_slot"}) {
     sampling_.push_back(input(name, DType::i32, {rows}));
   }
+  sampling_.push_back(input("bias_start", DType::i32, {rows + 1}));
+  sampling_.push_back(input("bias_token", DType::i32, {biases}));
+  sampling_.push_back(input("bias_value", DType::f32, {biases}));
+  sampling_.push_back(input("history_start", DType::i32, {rows + 1}));
+  sampling_.push_back(input("output_start", DType::i32, {rows}));
+  sampling_.push_back(input("history", DType::i32, {history}));
   target_ = input("target", DType::i32, {rows});
+  num_logprobs_ = input("num_logprobs", DType::i32, {rows});
   const int32_t groups = group_of_layer_.empty()
                              ? 0
                              : *std::max_element(group_of_layer_.begin(), group_of_layer_.end()) + 1;
@@ -203,7 +214,11 @@ void StepProgram::logits_and_tokens(ValueId x, const std::string& weight_name, i
   const ValueId tokens = builder_.node(ops::sample, ops::SampleAttrs{}, std::move(inputs), "sample");
   builder_.output("logits", logits);
   builder_.output("tokens", tokens);
-  builder_.output("logprobs", builder_.node(ops::token_logprob, ops::TokenLogprobAttrs{}, {logits, target_}, "token_logprob"));
+  const std::vector<ValueId> scores =
+      builder_.nodes(ops::logprobs, ops::LogprobsAttrs{}, {logits, tokens, target_, num_logprobs_}, "logprobs", 3);
+  builder_.output("logprobs", scores[0]);
+  builder_.output("top_ids", scores[1]);
+  builder_.output("top_logprobs", scores[2]);
 }
 
 ValueId StepProgram::rows_of(ValueId ids, const std::string& module, int64_t rows, int64_t width) {

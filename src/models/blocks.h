@@ -56,8 +56,8 @@ class StepProgram {
   void hidden(int32_t layer, ValueId x);
   // The rows that want logits: [T, hidden] -> [R, hidden].
   ValueId logit_rows(ValueId x);
-  // The logits [R, vocab_size], output "logits", the tokens sampled from them, output "tokens", and the log-probability of a given
-  // token in each row, output "logprobs". softcap 0: none.
+  // The logits [R, vocab_size], output "logits", the tokens sampled from them, output "tokens", and what `logprobs` says of both,
+  // outputs "logprobs", "top_ids" and "top_logprobs". softcap 0: none.
   void logits_and_tokens(ValueId x, const std::string& weight_name, int64_t vocab_size, double softcap = 0.0);
 
   // ---- encoders: a step holds whole sequences, and no KV
@@ -90,8 +90,8 @@ class StepProgram {
   std::vector<ValueId> kv_state_;                // by layer
   std::vector<ValueId> kv_slot_, block_table_;   // by group
   ValueId token_src_ = kNone, positions_ = kNone, query_start_ = kNone, context_len_ = kNone, logit_rows_ = kNone,
-          target_ = kNone;
-  std::vector<ValueId> sampling_;  // the R-long inputs of `sample`, in its order
+          target_ = kNone, num_logprobs_ = kNone;
+  std::vector<ValueId> sampling_;  // what `sample` reads beside logits and state, in its order
   ValueId last_token_ = kNone;
 };
 

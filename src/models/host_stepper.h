@@ -95,7 +95,7 @@ struct GoldenCheckpoint {
 // Bounds of the programs that HostStepper can step, 64 tokens a sequence: the reference computes with the sizes alone, but
 // for the slots.
 constexpr StepLimits stepper_limits() {
-  return {.max_tokens = 64, .max_seqs = 64, .max_blocks = 4, .max_context = 64, .num_slots = 2};
+  return {.max_tokens = 64, .max_seqs = 64, .max_blocks = 4, .max_context = 64, .num_slots = 2, .max_logit_rows = 64};
 }
 
 struct Built {
@@ -167,15 +167,21 @@ class HostStepper {
       }
     }
     const size_t tokens = fields["token_src"].size();
-    for (const char* zero : {"temperature", "min_p", "top_k", "seed_lo", "seed_hi", "stream", "target"}) fields[zero].assign(tokens, 0);
-    fields["top_p"].assign(tokens, 1);
+    for (const char* zero : {"temperature", "min_p", "frequency_penalty", "presence_penalty", "top_k", "seed_lo", "seed_hi", "stream",
+                             "num_logprobs", "output_start"}) {
+      fields[zero].assign(tokens, 0);
+    }
+    for (const char* one : {"top_p", "typical_p", "repetition_penalty"}) fields[one].assign(tokens, 1);
+    for (const char* starts : {"bias_start", "history_start"}) fields[starts].assign(tokens + 1, 0);
+    fields["target"].assign(tokens, -1);
 
     Bindings sizes;
     for (int symbol = 0; symbol < graph_.symbols.size(); ++symbol) {
       const std::string& name = graph_.symbols.names()[symbol];
       sizes.set(static_cast<SymbolId>(symbol), name == "S" ? static_cast<int64_t>(chunks.size())
                                                : name == "B" ? kBlocks
-                                                             : static_cast<int64_t>(tokens));
+                                               : name == "E" || name == "H" ? 0
+                                                                            : static_cast<int64_t>(tokens));
     }
     for (const Value& value : graph_.values) {
       if (value.role != ValueRole::input) continue;

@@ -54,7 +54,7 @@ TEST(SmolLm2Plan, ReachesTheLiveSetBoundInEveryBucket) {
   for (const bool fused : {true, false}) {
     auto graph = (*find_family("llama"))->build_step(context);
     ASSERT_TRUE(graph) << graph.error().to_string();
-    keep_outputs(*graph, {"tokens", "logits"});
+    keep_outputs(*graph, {"tokens", "logits", "logprobs", "top_ids", "top_logprobs"});
     PassOptions options;
     if (!fused) options.skip = {"all"};
     ASSERT_TRUE(run_passes(*graph, options));

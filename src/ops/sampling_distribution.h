@@ -18,18 +18,18 @@ struct SamplingParameters {
   double top_p =
       1.0;  // then the smallest set, in falling probability, whose sum reaches p; at least one token
   double min_p = 0.0;               // then drop what is below min_p * the largest probability
+  double typical_p = 1.0;           // then keep those of nearest the expected information until their sum reaches p (sample.h)
   double repetition_penalty = 1.0;  // x / r where x > 0, else x * r, once per token of prompt or output
   double frequency_penalty = 0.0;   // times the token's count in the output
   double presence_penalty = 0.0;    // where the output holds the token
-  std::vector<std::pair<int64_t, double>> logit_bias;
+  std::vector<std::pair<int64_t, double>> logit_bias;  // -infinity bans the token
 };
 
 // Errors: invalid_argument for a value outside its range, naming the field and the range.
 Status check_sampling_parameters(const SamplingParameters& parameters, int64_t vocab_size);
 
-// One probability per logit, summing to 1. Order: bias, repetition, frequency and presence, temperature,
-// top_k, top_p, min_p. Tokens outside the vocabulary are ignored. Errors: those above; internal when a logit
-// is NaN or +infinity or none is finite.
+// One probability per logit, summing to 1, by the steps of sample.h. Tokens of prompt and output outside the vocabulary are
+// ignored. Errors: those above; internal when a logit is NaN or +infinity, or none is finite once biases are added.
 Result<std::vector<double>> sampling_distribution(std::span<const double> logits,
                                                   const SamplingParameters& parameters,
                                                   std::span<const int32_t> prompt_tokens = {},

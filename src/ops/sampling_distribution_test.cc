@@ -29,8 +29,34 @@ TEST(SamplingParameters, AreRefusedOutsideTheirRangesByName) {
   EXPECT_THAT(refusal({.top_k = -2}), ::testing::HasSubstr("top_k"));
   EXPECT_THAT(refusal({.top_p = 1.01}), ::testing::HasSubstr("top_p"));
   EXPECT_THAT(refusal({.min_p = -1}), ::testing::HasSubstr("min_p"));
+  EXPECT_THAT(refusal({.typical_p = 1.01}), ::testing::HasSubstr("typical_p"));
   EXPECT_THAT(refusal({.repetition_penalty = 0}), ::testing::HasSubstr("repetition_penalty"));
   EXPECT_THAT(refusal({.logit_bias = {{100, 1.0}}}), ::testing::HasSubstr("token 100"));
+  EXPECT_EQ(refusal({.logit_bias = {{1, -HUGE_VAL}}}), "");
+  EXPECT_THAT(refusal({.logit_bias = {{1, HUGE_VAL}}}), ::testing::HasSubstr("token 1,"));
+}
+
+// By hand: these probabilities carry 1, 2, 3 and 3 bits, 1.75 are to be expected, so that they lie 0.75, 0.25, 1.25 and 1.25 away.
+TEST(SamplingDistribution, TypicalKeepsWhatIsNearestTheExpectedInformation) {
+  const double logits[] = {std::log(0.5), std::log(0.25), std::log(0.125), std::log(0.125)};
+  const auto kept = [&](double typical_p) { return *sampling_distribution(logits, {.typical_p = typical_p}); };
+  using ::testing::DoubleNear;
+  using ::testing::ElementsAre;
+  EXPECT_THAT(kept(0), ElementsAre(0, 1, 0, 0));
+  EXPECT_THAT(kept(0.25), ElementsAre(0, 1, 0, 0));
+  EXPECT_THAT(kept(0.26), ElementsAre(DoubleNear(2.0 / 3, 1e-12), DoubleNear(1.0 / 3, 1e-12), 0, 0));
+  EXPECT_THAT(kept(0.75), ElementsAre(DoubleNear(2.0 / 3, 1e-12), DoubleNear(1.0 / 3, 1e-12), 0, 0));
+  // The last two are as far: both stay, as in transformers.
+  for (const double p : {0.76, 1.0}) {
+    EXPECT_THAT(kept(p), ElementsAre(DoubleNear(0.5, 1e-12), DoubleNear(0.25, 1e-12), DoubleNear(0.125, 1e-12), DoubleNear(0.125, 1e-12)));
+  }
+}
+
+TEST(SamplingDistribution, ABanLeavesTheOthersAndNoneLeftIsAnError) {
+  const double logits[] = {3, 2, 2};
+  EXPECT_THAT(*sampling_distribution(logits, {.logit_bias = {{0, -HUGE_VAL}}}), ::testing::ElementsAre(0, 0.5, 0.5));
+  const SamplingParameters all{.logit_bias = {{0, -HUGE_VAL}, {1, -HUGE_VAL}, {2, -HUGE_VAL}}};
+  EXPECT_EQ(sampling_distribution(logits, all).error().code(), Code::internal);
 }
 
 TEST(Draw, WalksIdsInOrderAndSkipsImpossibleOnes) {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -48,7 +49,7 @@ Status LocalRunner::build(const io::ModelSource& source) {
                                                          .max_context = options_.max_context,
                                                          .max_seqs = options_.max_seqs,
                                                          .max_tokens = options_.max_tokens,
-                                                         .scoring = options_.scoring}));
+                                                         .max_logit_rows = options_.max_logit_rows}));
   Program& program = *step_.program;
   weights_ = std::make_unique<WeightStore>(source, *queue_, options_.model_name);
   HR_RETURN_IF_ERROR(weights_->prepare(program.weight_requests(), options_.progress));
@@ -65,6 +66,7 @@ Status LocalRunner::build(const io::ModelSource& source) {
 
   limits_.max_tokens = int32_t(step_.limits.max_tokens);
   limits_.max_seqs = int32_t(step_.limits.max_seqs);
+  limits_.max_logit_rows = int32_t(step_.limits.max_logit_rows);
   limits_.max_context = step_.max_context;
   limits_.vocab_size = int32_t(step_.info.vocab_size);
   limits_.embedding_size = int32_t(step_.info.embedding_size);
@@ -158,16 +160,19 @@ Status LocalRunner::bind_inputs(const std::vector<int>& group_of_layer) {
       inputs_.push_back(source);
     }
   }
+  std::map<std::string_view, ValueId*> wanted = {{"tokens", &tokens_output_},
+                                                 {"logits", &logits_output_},
+                                                 {"logprobs", &logprobs_output_},
+                                                 {"top_ids", &top_ids_output_},
+                                                 {"top_logprobs", &top_logprobs_output_}};
+  if (limits_.embedding_size > 0) wanted = {{"embeddings", &embeddings_output_}};
   for (const GraphOutput& output : graph.outputs) {
-    if (output.name == "tokens") tokens_output_ = output.value;
-    if (output.name == "logits") logits_output_ = output.value;
-    if (output.name == "embeddings") embeddings_output_ = output.value;
-    if (output.name == "logprobs") logprobs_output_ = output.value;
+    const auto found = wanted.find(output.name);
+    if (found != wanted.end()) *found->second = output.value;
   }
-  const bool complete = limits_.embedding_size > 0 ? embeddings_output_ != kNone
-                        : options_.scoring         ? logprobs_output_ != kNone
-                                                   : tokens_output_ != kNone && logits_output_ != kNone;
-  if (!complete) return make_status(Code::internal, "step program: outputs tokens and logits wanted, logprobs, or embeddings");
+  for (const auto& [name, output] : wanted) {
+    if (*output == kNone) return make_status(Code::internal, "step program: no output {}", name);
+  }
   return Status();
 }
 
@@ -175,13 +180,13 @@ Result<Ticket> LocalRunner::submit(const StepPlan& plan) {
   const StepHeader& header = plan.header();
   const StepCounts& c = header.counts;
   if (!StepPlan::valid(plan.block()) || c.tokens < 1 || c.tokens > limits_.max_tokens || c.seqs < 1 ||
-      c.seqs > limits_.max_seqs || c.seqs > c.tokens || c.logit_rows > std::min(c.tokens, limits_.max_seqs) || c.groups != int(limits_.groups.size()) ||
-      c.blocks > step_.limits.max_blocks) {
+      c.seqs > limits_.max_seqs || c.seqs > c.tokens || c.logit_rows > std::min(c.tokens, limits_.max_logit_rows) ||
+      c.groups != int(limits_.groups.size()) || c.blocks > step_.limits.max_blocks) {
     return error(Code::invalid_argument,
                  "step {}: {} tokens, {} sequences, {} logit rows, {} groups, {} blocks; the runner takes {} tokens, {} "
-                 "sequences, {} groups, {} blocks",
+                 "sequences, {} logit rows, {} groups, {} blocks",
                  header.step, c.tokens, c.seqs, c.logit_rows, c.groups, c.blocks, limits_.max_tokens, limits_.max_seqs,
-                 limits_.groups.size(), step_.limits.max_blocks);
+                 limits_.max_logit_rows, limits_.groups.size(), step_.limits.max_blocks);
   }
   CHECK(!pending_);
   const std::span<const std::byte> block = plan.block();
@@ -207,6 +212,8 @@ Result<Ticket> LocalRunner::submit(const StepPlan& plan) {
   sizes.set(step_.seqs, c.seqs);
   sizes.set(step_.rows, c.logit_rows);
   sizes.set(step_.blocks, c.blocks);
+  sizes.set(step_.biases, c.biases);
+  sizes.set(step_.history, c.history);
   Bindings chosen = step_.bucket(c.tokens);
   if (step_.program->plan_for(chosen).arena_bytes > int64_t(arena_.bytes())) chosen = step_.bucket(limits_.max_tokens);
   step_.program->run(*queue_, chosen, sizes, input_data_, StepContext{header.step}, record_nodes_ ? &node_seconds_ : nullptr);
@@ -226,18 +233,20 @@ void LocalRunner::take_result(const StepHeader& header) {
   };
   const StepCounts& c = header.counts;
   result_.step = header.step;
-  result_.logits.clear();
+  for (std::vector<float>* list : {&result_.logits, &result_.logprobs, &result_.top_logprobs}) list->clear();
+  result_.top_ids.clear();
   if (embeddings_output_ != kNone) {
     copy(embeddings_output_, int64_t(c.seqs) * limits_.embedding_size, result_.embeddings);
-    return;
-  }
-  if (logprobs_output_ != kNone) {
-    copy(logprobs_output_, c.logit_rows, result_.logprobs);
     return;
   }
   copy(tokens_output_, c.logit_rows, result_.tokens);
   if ((header.flags & kWantLogits) != 0) {
     copy(logits_output_, int64_t(c.logit_rows) * limits_.vocab_size, result_.logits);
+  }
+  if ((header.flags & kWantLogprobs) != 0) {
+    copy(logprobs_output_, c.logit_rows, result_.logprobs);
+    copy(top_ids_output_, int64_t(c.logit_rows) * kMaxLogprobs, result_.top_ids);
+    copy(top_logprobs_output_, int64_t(c.logit_rows) * kMaxLogprobs, result_.top_logprobs);
   }
 }
 

@@ -23,9 +23,9 @@ struct RunnerOptions {
   int32_t max_context = 0;           // 0: what the model was trained for, at most 8192
   int32_t max_seqs = 16;
   int32_t max_tokens = 512;
+  int32_t max_logit_rows = 0;        // 0: max_seqs + 32
   int64_t kv_tokens = 0;             // 0: enough for max_seqs sequences, within the budget
   uint64_t kv_budget_bytes = 2ull << 30;  // caps kv_tokens = 0 when the ledger has no limit
-  bool scoring = false;              // results are log-probabilities of the plan's targets instead of tokens
   std::function<void(double)> progress;   // fraction of weights packed; may be null
 };
 
@@ -73,7 +73,8 @@ class LocalRunner final : public ModelRunner {
   KvPool kv_;
   Buffer arena_;
   Buffer last_token_;
-  ValueId tokens_output_ = kNone, logits_output_ = kNone, embeddings_output_ = kNone, logprobs_output_ = kNone;
+  ValueId tokens_output_ = kNone, logits_output_ = kNone, embeddings_output_ = kNone, logprobs_output_ = kNone,
+          top_ids_output_ = kNone, top_logprobs_output_ = kNone;
   std::vector<InputSource> inputs_;
   std::vector<void*> input_data_;      // by value id
   std::vector<uint64_t> staging_;      // the plan's block, at an address that stays

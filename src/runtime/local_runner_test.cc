@@ -48,12 +48,16 @@ std::unique_ptr<LocalRunner> open_runner(const std::string& path, DtypePolicy po
   options.isa = isa;
   options.skip_passes = std::move(skip);
   options.max_context = kContext;
-  options.max_seqs = kContext;  // as many logit rows
-  options.max_tokens = kContext;
+  options.max_seqs = 4;
+  options.max_tokens = options.max_logit_rows = kContext;
   options.kv_tokens = 4 * kContext;
   auto runner = LocalRunner::open(**source, std::make_shared<DeviceQueue>(threads, 0), options);
   EXPECT_TRUE(runner) << runner.error().to_string();
   return runner ? std::move(*runner) : nullptr;
+}
+
+void draw_greedily(StepPlan& plan, int row) {
+  for (const StepField one : {StepField::top_p, StepField::typical_p, StepField::repetition_penalty}) plan.floats(one)[row] = 1.0f;
 }
 
 // One sequence in blocks that run backwards, fed in chunks of `chunk`; the logits of every position.
@@ -72,7 +76,7 @@ std::vector<float> forced_logits(LocalRunner& runner, const std::vector<int32_t>
       plan.ints(StepField::positions)[i] = position;
       plan.ints(StepField::logit_rows)[i] = i;
       plan.ints(StepField::sample_slot)[i] = -1;
-      plan.floats(StepField::top_p)[i] = 1.0f;
+      draw_greedily(plan, i);
       for (int group = 0; group < groups; ++group) {
         plan.kv_slots(group)[i] = block_of(position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
       }
@@ -118,7 +122,7 @@ TEST(LocalRunner, ExactLogitsEqualTransformersForEveryInstructionSetAndWithEvery
 }
 
 // Golden: the log softmax, in float64, of transformers' logits.
-TEST(LocalRunner, ARunnerForScoringGivesTheLogProbabilitiesOfItsTargets) {
+TEST(LocalRunner, GivesTheLogProbabilitiesOfTargetsAndSamplesAndListsTheBest) {
   for (const char* name : {"tied", "qwen3", "gemma3_softcaps"}) {
     const Golden golden = read_golden(name);
     const auto source = io::ModelSource::open(folder(name));
@@ -126,16 +130,17 @@ TEST(LocalRunner, ARunnerForScoringGivesTheLogProbabilitiesOfItsTargets) {
     RunnerOptions options;
     options.model_name = "tiny";
     options.policy = DtypePolicy::exact();
-    options.max_context = options.max_seqs = options.max_tokens = kContext;
+    options.max_context = options.max_tokens = options.max_logit_rows = kContext;
+    options.max_seqs = 1;
     options.kv_tokens = kContext;
-    options.scoring = true;
     const auto runner = LocalRunner::open(**source, std::make_shared<DeviceQueue>(2, 0), options);
     ASSERT_TRUE(runner) << runner.error().to_string();
     const size_t vocab = size_t((*runner)->limits().vocab_size);
     const int count = 14, rows = 5;  // of one block, the last rows scored
+    const int num_logprobs[rows] = {0, 3, 20, 1, -1};
     const auto groups = int32_t((*runner)->limits().groups.size());
     StepPlan plan;
-    plan.reset(1, {.tokens = count, .seqs = 1, .logit_rows = rows, .groups = groups, .blocks = 1});
+    plan.reset(1, {.tokens = count, .seqs = 1, .logit_rows = rows, .groups = groups, .blocks = 1}, kWantLogprobs);
     for (int i = 0; i < count; ++i) {
       plan.ints(StepField::token_src)[i] = golden.ids[i];
       plan.ints(StepField::positions)[i] = i;
@@ -143,7 +148,9 @@ TEST(LocalRunner, ARunnerForScoringGivesTheLogProbabilitiesOfItsTargets) {
     }
     for (int row = 0; row < rows; ++row) {
       plan.ints(StepField::logit_rows)[row] = count - rows + row;
-      plan.ints(StepField::target)[row] = golden.ids[count - rows + row + 1];
+      plan.ints(StepField::target)[row] = row % 2 == 0 ? golden.ids[count - rows + row + 1] : -1;
+      plan.ints(StepField::num_logprobs)[row] = num_logprobs[row];
+      draw_greedily(plan, row);
     }
     plan.ints(StepField::query_start)[1] = plan.ints(StepField::context_len)[0] = count;
     for (int group = 0; group < groups; ++group) plan.block_row(group, 0)[0] = 1;
@@ -151,15 +158,87 @@ TEST(LocalRunner, ARunnerForScoringGivesTheLogProbabilitiesOfItsTargets) {
     ASSERT_TRUE(ticket) << ticket.error().to_string();
     const auto result = (*runner)->wait(*ticket);
     ASSERT_EQ(result->logprobs.size(), size_t{rows});
-    EXPECT_TRUE(result->tokens.empty());
-    for (int row = 0; row < rows; ++row) {
+    ASSERT_EQ(result->top_ids.size(), size_t{rows} * kMaxLogprobs);
+    ASSERT_EQ(result->top_logprobs.size(), size_t{rows} * kMaxLogprobs);
+    EXPECT_TRUE(result->logits.empty());
+    for (int row = 0; row < rows && num_logprobs[row] >= 0; ++row) {
+      SCOPED_TRACE(std::string(name) + " row " + std::to_string(row));
       const float* logits = golden.logits.data() + size_t(count - rows + row) * vocab;
       double sum = 0;
       for (size_t i = 0; i < vocab; ++i) sum += std::exp(double{logits[i]});
-      const double want = logits[golden.ids[count - rows + row + 1]] - std::log(sum);
-      EXPECT_NEAR(result->logprobs[row], want, 1e-4) << name << " row " << row;
+      const auto want = [&](int32_t id) { return logits[id] - std::log(sum); };
+      EXPECT_NEAR(result->logprobs[row], want(row % 2 == 0 ? golden.ids[count - rows + row + 1] : result->tokens[row]), 1e-4);
+      std::vector<int32_t> order(vocab);
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+      EXPECT_EQ(result->tokens[row], order[0]);
+      for (int i = 0; i < kMaxLogprobs; ++i) {
+        const int32_t id = result->top_ids[size_t(row) * kMaxLogprobs + i];
+        if (i >= num_logprobs[row]) {
+          EXPECT_EQ(id, -1);
+          continue;
+        }
+        EXPECT_NEAR(want(id), want(order[i]), 1e-4) << "place " << i;  // neighbours may be that near
+        EXPECT_NEAR(result->top_logprobs[size_t(row) * kMaxLogprobs + i], want(id), 1e-4) << "place " << i;
+      }
     }
   }
+}
+
+// The golden is transformers' last row of logits; the rest is arithmetic on it.
+TEST(LocalRunner, BiasesAndTheHistoryOfAnEarlierStepChangeWhatIsDrawnAndNotTheLogProbability) {
+  const Golden golden = read_golden("tied");
+  const auto runner = open_runner(folder("tied"), DtypePolicy::exact(), detect_isa(), 2);
+  const int count = 8;
+  const float* logits = golden.logits.data() + size_t(count - 1) * size_t(runner->limits().vocab_size);
+  std::vector<int32_t> order(size_t(runner->limits().vocab_size));
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  double sum = 0;
+  for (const int32_t id : order) sum += std::exp(double{logits[id]});
+
+  StepPlan plan;
+  uint64_t step = 0;
+  // The same position again and again, with another change each time.
+  const auto draw = [&](const std::vector<std::pair<int32_t, float>>& biases, const std::vector<int32_t>& history, float frequency) {
+    plan.reset(++step,
+               {.tokens = count, .seqs = 1, .logit_rows = 1, .groups = 1, .blocks = 1, .biases = int32_t(biases.size()),
+                .history = int32_t(history.size())},
+               kWantLogprobs);
+    for (int i = 0; i < count; ++i) {
+      plan.ints(StepField::token_src)[i] = golden.ids[i];
+      plan.ints(StepField::positions)[i] = i;
+      plan.kv_slots(0)[i] = kKvBlockTokens + i;
+    }
+    plan.ints(StepField::query_start)[1] = plan.ints(StepField::context_len)[0] = count;
+    plan.block_row(0, 0)[0] = 1;
+    plan.ints(StepField::logit_rows)[0] = count - 1;
+    plan.ints(StepField::sample_slot)[0] = 2;
+    plan.ints(StepField::target)[0] = -1;
+    draw_greedily(plan, 0);
+    plan.floats(StepField::frequency_penalty)[0] = frequency;
+    plan.ints(StepField::bias_start)[1] = int32_t(biases.size());
+    for (size_t i = 0; i < biases.size(); ++i) {
+      plan.ints(StepField::bias_token)[i] = biases[i].first;
+      plan.floats(StepField::bias_value)[i] = biases[i].second;
+    }
+    plan.ints(StepField::history_start)[1] = int32_t(history.size());
+    std::copy(history.begin(), history.end(), plan.ints(StepField::history).begin());
+    const auto ticket = runner->submit(plan);
+    EXPECT_TRUE(ticket) << ticket.error().to_string();
+    const auto result = runner->wait(*ticket);
+    EXPECT_NEAR(result->logprobs[0], logits[result->tokens[0]] - std::log(sum), 1e-4);
+    return result->tokens[0];
+  };
+  EXPECT_EQ(draw({}, {}, 0), order[0]);
+  EXPECT_EQ(draw({{order[0], -INFINITY}}, {}, 0), order[1]);
+  EXPECT_EQ(draw({{order[5], 100.0f}}, {}, 0), order[5]);
+  EXPECT_EQ(draw({}, {}, 0), order[0]);
+  // -(2 + 1): what slot 2 drew last, order[0], and then order[1].
+  std::vector<int32_t> often(20, -3);
+  EXPECT_EQ(draw({}, often, 2), order[1]);
+  often.insert(often.end(), 20, order[0]);
+  EXPECT_EQ(draw({}, often, 2), order[2]);
 }
 
 // Contract: a row's bits are a function of that row's inputs. So a sequence's logits do not depend on how its prompt was cut,
@@ -187,6 +266,8 @@ TEST(LocalRunner, APlanBeyondTheLimitsIsRefusedAndTheNextOneRuns) {
   const auto runner = open_runner(folder("tied"), DtypePolicy(), detect_isa(), 1);
   StepPlan plan;
   plan.reset(1, {.tokens = kContext + 1, .seqs = 1, .logit_rows = 1, .groups = 1, .blocks = 1});
+  EXPECT_EQ(runner->submit(plan).error().code(), Code::invalid_argument);
+  plan.reset(1, {.tokens = kContext, .seqs = 1, .logit_rows = kContext + 1, .groups = 1, .blocks = 1});
   EXPECT_EQ(runner->submit(plan).error().code(), Code::invalid_argument);
   plan.reset(1, {.tokens = 1, .seqs = 1, .logit_rows = 1, .groups = 2, .blocks = 1});
   EXPECT_EQ(runner->submit(plan).error().code(), Code::invalid_argument);

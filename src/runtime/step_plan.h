@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ops/logprobs.h"
 
 namespace headrace::runtime {
 
@@ -48,7 +49,7 @@ enum class StepField : uint8_t {
   copy_dst,       // i32 [C]
 };
 inline constexpr int kNumStepFields = 32;
-inline constexpr int32_t kMaxLogprobs = 20;  // ids that one row can list
+inline constexpr int32_t kMaxLogprobs = ops::kMaxLogprobs;  // ids that one row can list
 const char* step_field_name(StepField field);
 
 struct StepCounts {

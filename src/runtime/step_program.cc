@@ -8,6 +8,7 @@ namespace headrace::runtime {
 namespace {
 
 constexpr int64_t kDefaultContext = 8192;
+constexpr int32_t kPromptRows = 32;
 
 // Symbols are looked up by name, so that a family may declare them in any order.
 Result<SymbolId> find_symbol(const Graph& graph, std::string_view name) {
@@ -42,12 +43,13 @@ Result<StepProgram> StepProgram::build(const io::ModelSource& source, const Step
   step.limits.max_context = max_context;
   step.limits.max_blocks = (max_context + kKvBlockTokens - 1) / kKvBlockTokens;
   step.limits.num_slots = options.max_seqs;
+  step.limits.max_logit_rows =
+      options.max_logit_rows == 0 ? options.max_seqs + kPromptRows : std::max(options.max_logit_rows, options.max_seqs);
   context.limits = step.limits;
 
   HR_ASSIGN_OR_RETURN(Graph graph, embeds ? family->build_embed(context) : family->build_step(context));
-  std::vector<std::string> outputs = {"tokens", "logits"};
+  std::vector<std::string> outputs = {"tokens", "logits", "logprobs", "top_ids", "top_logprobs"};
   if (embeds) outputs = {"embeddings"};
-  if (options.scoring && !embeds) outputs = {"logprobs"};
   models::keep_outputs(graph, outputs);
   PassOptions pass_options;
   pass_options.skip.insert(options.skip_passes.begin(), options.skip_passes.end());
@@ -63,6 +65,8 @@ Result<StepProgram> StepProgram::build(const io::ModelSource& source, const Step
   HR_ASSIGN_OR_RETURN(step.seqs, find_symbol(built, "S"));
   HR_ASSIGN_OR_RETURN(step.rows, find_symbol(built, "R"));
   HR_ASSIGN_OR_RETURN(step.blocks, find_symbol(built, "B"));
+  HR_ASSIGN_OR_RETURN(step.biases, find_symbol(built, "E"));
+  HR_ASSIGN_OR_RETURN(step.history, find_symbol(built, "H"));
   return step;
 }
 
@@ -74,8 +78,10 @@ Bindings StepProgram::bucket(int64_t num_tokens) const {
   Bindings bindings;
   bindings.set(tokens, size);
   bindings.set(seqs, num_seqs);
-  bindings.set(rows, num_seqs);
+  bindings.set(rows, std::min(size, limits.max_logit_rows));
   bindings.set(blocks, limits.max_blocks);
+  bindings.set(biases, models::kMaxStepCount);
+  bindings.set(history, models::kMaxStepCount);
   return bindings;
 }
 

@@ -22,7 +22,7 @@ struct StepProgramOptions {
   int32_t max_context = 0;  // 0: what the model was trained for, at most 8192
   int32_t max_seqs = 16;
   int32_t max_tokens = 512;
-  bool scoring = false;     // the output is "logprobs"; no token is sampled
+  int32_t max_logit_rows = 0;  // 0: max_seqs + 32, so that a prompt's log-probabilities come 32 rows a step
 };
 
 struct StepProgram {
@@ -31,7 +31,7 @@ struct StepProgram {
   int32_t max_context = 0;
   std::vector<PassReport> passes;
   std::unique_ptr<Program> program;
-  SymbolId tokens = 0, seqs = 0, rows = 0, blocks = 0;  // T, S, R, B
+  SymbolId tokens = 0, seqs = 0, rows = 0, blocks = 0, biases = 0, history = 0;  // T, S, R, B, E, H
 
   // The bucket that a step of `tokens` runs in.
   Bindings bucket(int64_t tokens) const;

@@ -12,10 +12,10 @@
 
 #include "graph/passes.h"
 #include "ops/attention.h"
+#include "ops/logprobs.h"
 #include "ops/matmul.h"
 #include "ops/rope.h"
 #include "ops/sample.h"
-#include "ops/token_logprob.h"
 
 namespace headrace::passes {
 namespace {
@@ -35,7 +35,7 @@ bool takes_q8(const Graph& graph, const Node& node) {
 // Whether `node` reads `value` as a query, key, value or row of logits.
 bool is_sensitive(const Node& node, ValueId value) {
   size_t count = 0;  // of leading inputs
-  const Op* const firsts[] = {&ops::rope, &ops::attention, &ops::sample, &ops::token_logprob};
+  const Op* const firsts[] = {&ops::rope, &ops::attention, &ops::sample, &ops::logprobs};
   if (std::find(std::begin(firsts), std::end(firsts), node.op) != std::end(firsts)) count = 1;
   if (node.op == &ops::kv_write) count = 2;
   if (node.op == &ops::attention_ragged) count = 3;

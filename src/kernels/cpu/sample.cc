@@ -1,6 +1,7 @@
 // sample: one member takes a row. Greedy reads the logits twice (196 KB for 49152); drawing adds one float64
-// exponential a logit, vectorized, and, for top_p, a sort of the few logits that can hold that mass. All sums
-// run in an order that the row's length alone fixes.
+// exponential a logit, vectorized, and, for top_p and typical_p, a sort of the few logits that can hold that mass. A row with
+// biases or penalties is copied first and changed where they say so, in time that grows with their number. All sums run in an
+// order that the row's length alone fixes.
 #include "ops/sample.h"
 
 #include <algorithm>
@@ -19,14 +20,79 @@ constexpr double kSumSlack = 1e-12;  // as the reference: rounding does not push
 struct Row {
   const float* logits;
   int64_t count;
-  double temperature, top_p, min_p;
+  double temperature, top_p, min_p, typical_p;
+  double repetition_penalty, frequency_penalty, presence_penalty;
   int64_t top_k;
   double u;
 
-  double* weights;      // [count]: e^((logit - peak) / temperature), 0 below the k-th
+  double* weights;      // [count]: e^((logit - peak) / temperature), 0 for what is not kept
   double* block_sums;   // [count / kSumBlock + 1]
   int32_t* candidates;  // [count]
+  float* adjusted;      // [count]: the logits after biases and penalties
 };
+
+bool is_penalized(const Row& row) {
+  return row.repetition_penalty != 1.0 || row.frequency_penalty != 0.0 || row.presence_penalty != 0.0;
+}
+
+bool add_biases(const Row& row, const NodeArgs& args, ops::ListPart part) {
+  const auto* token = args.inputs[kBiasToken].tensor.as<int32_t>();
+  const auto* value = args.inputs[kBiasValue].tensor.as<float>();
+  for (int64_t i = part.begin; i < part.end; ++i) {
+    if (token[i] < 0 || token[i] >= row.count) return false;
+    row.adjusted[token[i]] += value[i];
+  }
+  return true;
+}
+
+// Counts are kept for the ids of the history alone, so that nothing as long as the vocabulary has to be cleared.
+void add_penalties(const Row& row, const NodeArgs& args, ops::ListPart part, int64_t output_start) {
+  const TensorView& last = args.inputs[kLastToken].tensor;
+  const auto* history = args.inputs[kHistory].tensor.as<int32_t>();
+  auto* counts = reinterpret_cast<int32_t*>(row.weights);  // by id; weights come later
+  // Calls use(id, its place) for what lies in the vocabulary.
+  const auto each = [&](int64_t begin, auto use) __attribute__((always_inline)) {
+    for (int64_t i = begin; i < part.end; ++i) {
+      const int64_t slot = -1 - static_cast<int64_t>(history[i]);
+      const int64_t id = slot < 0 ? history[i] : slot < last.dims[0] ? last.as<int32_t>()[slot] : -1;
+      if (id >= 0 && id < row.count) use(id, i);
+    }
+  };
+  const auto repetition = static_cast<float>(row.repetition_penalty);
+  constexpr int32_t kUnseen = -1;
+  each(part.begin, [&](int64_t id, int64_t) { counts[id] = kUnseen; });
+  each(part.begin, [&](int64_t id, int64_t place) {
+    if (counts[id] == kUnseen) {
+      counts[id] = 0;
+      float& x = row.adjusted[id];
+      x = x > 0.0f ? x / repetition : x * repetition;
+    }
+    counts[id] += place >= output_start ? 1 : 0;
+  });
+  each(output_start < part.begin ? part.begin : output_start, [&](int64_t id, int64_t) {
+    if (counts[id] == 0) return;  // done at its first place
+    const double taken = row.frequency_penalty * counts[id] + row.presence_penalty;
+    row.adjusted[id] = static_cast<float>(static_cast<double>(row.adjusted[id]) - taken);
+    counts[id] = 0;
+  });
+}
+
+// Points `row.logits` to the row as its biases and penalties leave it. False: a bias lies outside the vocabulary.
+bool adjust(Row& row, const NodeArgs& args, int64_t r) {
+  const auto part_of = [&](int starts, int list) {
+    const auto* start = args.inputs[starts].tensor.as<int32_t>();
+    return ops::ListPart::of(start[r], start[r + 1], args.inputs[list].tensor.dims[0]);
+  };
+  const ops::ListPart biases = part_of(kBiasStart, kBiasToken);
+  const ops::ListPart history = part_of(kHistoryStart, kHistory);
+  const bool penalized = is_penalized(row) && history.begin < history.end;
+  if (biases.begin == biases.end && !penalized) return true;
+  std::memcpy(row.adjusted, row.logits, static_cast<size_t>(row.count) * sizeof(float));
+  row.logits = row.adjusted;
+  if (!add_biases(row, args, biases)) return false;
+  if (penalized) add_penalties(row, args, history, args.inputs[kOutputStart].tensor.as<int32_t>()[r]);
+  return true;
+}
 
 int64_t first_equal(const float* x, int64_t count, float value) {
   for (int64_t i = 0; i < count; ++i) {
@@ -180,6 +246,61 @@ void keep_top_p(const Row& row, double total) {
   }
 }
 
+// Zeroes the weights outside the set, nearest the expected information first, whose share of `total` reaches typical_p. With
+// z = (logit - peak) / temperature, -log p = log(total) - z, so the distance from the entropy is that of z from its mean. Only
+// the ids of one bin of distances are sorted.
+void keep_typical(const Row& row, float peak, double total) {
+  constexpr int kBins = 128;
+  constexpr double kBinsPerNat = 4;
+  const double inverse = 1.0 / row.temperature;
+  const double target = (row.typical_p - kSumSlack) * total;
+  const auto z = [&](int64_t i) { return (static_cast<double>(row.logits[i]) - static_cast<double>(peak)) * inverse; };
+  const auto each = [&](auto use) __attribute__((always_inline)) {
+    for (int64_t i = 0; i < row.count; ++i) {
+      if (row.weights[i] != 0.0) use(i);
+    }
+  };
+  double mean = 0;
+  each([&](int64_t i) { mean += row.weights[i] * z(i); });
+  mean /= total;
+  const auto distance = [&](int64_t i) { return __builtin_fabs(z(i) - mean); };
+  const auto bin_of = [&](int64_t i) {
+    const double bin = distance(i) * kBinsPerNat;
+    return bin < kBins - 1 ? static_cast<int>(bin) : kBins - 1;
+  };
+  double mass[kBins] = {};
+  each([&](int64_t i) { mass[bin_of(i)] += row.weights[i]; });
+  int cut = 0;
+  double sum = 0;
+  while (cut < kBins - 1 && (mass[cut] == 0.0 || sum + mass[cut] < target)) sum += mass[cut++];
+
+  float lowest = __builtin_inff();
+  float highest = kMinusInfinity;
+  const auto keep = [&](int64_t i) {
+    lowest = row.logits[i] < lowest ? row.logits[i] : lowest;
+    highest = row.logits[i] > highest ? row.logits[i] : highest;
+  };
+  int64_t count = 0;
+  each([&](int64_t i) {
+    const int bin = bin_of(i);
+    if (bin < cut) keep(i);
+    if (bin == cut) row.candidates[count++] = static_cast<int32_t>(i);
+  });
+  std::sort(row.candidates, row.candidates + count, [&](int32_t a, int32_t b) {
+    const double near = distance(a);
+    const double far = distance(b);
+    return near != far ? near < far : a < b;
+  });
+  for (int64_t i = 0; i < count && (i == 0 || sum < target); ++i) {
+    keep(row.candidates[i]);
+    sum += row.weights[row.candidates[i]];
+  }
+  for (int64_t i = 0; i < row.count; ++i) {
+    const bool kept = row.logits[i] >= lowest && row.logits[i] <= highest;
+    row.weights[i] = kept ? row.weights[i] : 0.0;
+  }
+}
+
 // The first id at which the sum of weights passes u of their total. u stays 1e-10 below 1, far more than sums
 // are off, so some block passes; within it rounding can leave only the last weight.
 int32_t draw(const Row& row) {
@@ -200,12 +321,15 @@ int32_t draw(const Row& row) {
 
 bool in_range(const Row& row) {
   return row.temperature >= 0 && row.temperature <= 1e6 && row.top_p >= 0 && row.top_p <= 1 &&
-         row.min_p >= 0 && row.min_p <= 1 && row.top_k >= -1;
+         row.min_p >= 0 && row.min_p <= 1 && row.typical_p >= 0 && row.typical_p <= 1 &&
+         row.repetition_penalty > 0 && row.repetition_penalty < __builtin_inf() && row.frequency_penalty >= -2 &&
+         row.frequency_penalty <= 2 && row.presence_penalty >= -2 && row.presence_penalty <= 2 && row.top_k >= -1;
 }
 
-int32_t sample_row(const Row& row) {
+int32_t sample_row(Row& row, const NodeArgs& args, int64_t r) {
+  if (!in_range(row) || !adjust(row, args, r)) return -1;
   const Peak peak = find_peak(row.logits, row.count);
-  if (!peak.usable || !in_range(row)) return -1;
+  if (!peak.usable) return -1;
   if (row.temperature == 0.0) return static_cast<int32_t>(first_equal(row.logits, row.count, peak.value));
   fill_weights(row, peak.value);
   if (row.top_p < 1.0) keep_top_p(row, sum_blocks(row));
@@ -213,11 +337,12 @@ int32_t sample_row(const Row& row) {
     for (int64_t i = 0; i < row.count; ++i)
       row.weights[i] = row.weights[i] < row.min_p ? 0.0 : row.weights[i];
   }
+  if (row.typical_p < 1.0) keep_typical(row, peak.value, sum_blocks(row));
   return draw(row);
 }
 
 int64_t member_bytes(int64_t count) {
-  const int64_t bytes = count * static_cast<int64_t>(sizeof(double) + sizeof(int32_t)) +
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(double) + sizeof(int32_t) + sizeof(float)) +
                         (count / kSumBlock + 1) * static_cast<int64_t>(sizeof(double));
   return (bytes + 63) / 64 * 64;
 }
@@ -231,6 +356,7 @@ void run_sample(const StepContext&, const NodeArgs& args, Team& team) {
   const auto int_at = [&](int index, int64_t row) { return args.inputs[index].tensor.as<int32_t>()[row]; };
   const int64_t count = logits.dims[1];
   auto* memory = reinterpret_cast<double*>(args.scratch + team.rank() * member_bytes(count));
+  auto* candidates = reinterpret_cast<int32_t*>(memory + count + count / kSumBlock + 1);
   for (int64_t r = team.claim(logits.dims[0]); r >= 0; r = team.claim(logits.dims[0])) {
     const auto random = ops::Philox::block(
         {static_cast<uint32_t>(int_at(kSamplePos, r)), static_cast<uint32_t>(int_at(kStream, r)), 0, 0},
@@ -240,12 +366,17 @@ void run_sample(const StepContext&, const NodeArgs& args, Team& team) {
             .temperature = float_at(kTemperature, r),
             .top_p = float_at(kTopP, r),
             .min_p = float_at(kMinP, r),
+            .typical_p = float_at(kTypicalP, r),
+            .repetition_penalty = float_at(kRepetitionPenalty, r),
+            .frequency_penalty = float_at(kFrequencyPenalty, r),
+            .presence_penalty = float_at(kPresencePenalty, r),
             .top_k = int_at(kTopK, r),
             .u = (static_cast<double>(random[0]) + 0.5) / 4294967296.0,
             .weights = memory,
             .block_sums = memory + count,
-            .candidates = reinterpret_cast<int32_t*>(memory + count + count / kSumBlock + 1)};
-    const int32_t token = sample_row(row);
+            .candidates = candidates,
+            .adjusted = reinterpret_cast<float*>(candidates + count)};
+    const int32_t token = sample_row(row, args, r);
     args.outputs[0].tensor.as<int32_t>()[r] = token;
     const int32_t slot = int_at(kSampleSlot, r);
     if (slot >= 0 && slot < last.dims[0]) last.as<int32_t>()[slot] = token;

@@ -1,19 +1,22 @@
-// Suite `logprobs`: pieces and logits -> the lists of /v1/completions and the bytes of /v1/chat/completions,
-// through the server's own formats.
-#include "server/logprobs.h"
+// Suite `logprobs`: pieces -> the lists of /v1/completions and the bytes of /v1/chat/completions, through the server's own formats;
+// logits -> the best ids, through every kernel of the op.
+#include "ops/logprobs.h"
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "ops/op_table.h"
 #include "server/answer_format.h"
 #include "testing/case_suite.h"
+#include "testing/op_case_data.h"
 
 namespace headrace::testing {
 namespace {
 
 using nlohmann::json;
-using server::TokenLogprob;
+using engine::TokenLogprob;
 
 // A tokenizer whose id i stands for pieces[i].
 class PieceTokenizer final : public text::Tokenizer {
@@ -90,18 +93,51 @@ CaseResult run_completion(const json& in, const json& expected) {
   return compare({{"tokens", tokens}, {"text_offset", offsets}, {"leading_nulls", nulls}}, expected);
 }
 
-CaseResult run_top(const json& in, const json& expected) {
-  const auto logits = in.at("logits").get<std::vector<float>>();
-  const TokenLogprob got = server::score_token(logits, in.at("chosen"), in.at("n"));
-  const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-5; };
-  bool equal = near(got.logprob, expected.at("logprob")) && got.top.size() == expected.at("top").size();
-  for (size_t i = 0; equal && i < got.top.size(); ++i) {
-    const json& want = expected["top"][i];
-    equal = got.top[i].first == want[0].get<int32_t>() && near(got.top[i].second, want[1]);
+// The logits in two rows: `chosen` as what was sampled, and as the target beside another sample.
+std::string check_top(const Kernel& kernel, const CaseData& data, int32_t chosen, const json& expected) {
+  const Result<std::vector<HostTensor>> outputs = output_tensors(data, data.inputs);
+  if (!outputs) return outputs.error().to_string();
+  const KernelMemory memory(data, kernel, data.inputs, *outputs, {});
+  TeamState state(1);
+  Team team(state, 0);
+  kernel.run({}, memory.args(), team);
+  const std::vector<double> logprob = memory.output(0).values, top_id = memory.output(1).values, top_logprob = memory.output(2).values;
+  for (int row = 0; row < 2; ++row) {
+    std::vector<std::pair<double, double>> got;
+    for (size_t i = size_t(row) * ops::kMaxLogprobs; i < size_t(row + 1) * ops::kMaxLogprobs && top_id[i] >= 0; ++i) {
+      got.emplace_back(top_id[i], top_logprob[i]);
+    }
+    const bool listed = std::any_of(got.begin(), got.end(), [&](const auto& entry) { return entry.first == chosen; });
+    if (!listed) got.emplace_back(chosen, logprob[row]);
+    const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-5; };
+    bool equal = near(logprob[row], expected.at("logprob")) && got.size() == expected.at("top").size();
+    for (size_t i = 0; equal && i < got.size(); ++i) {
+      const json& want = expected["top"][i];
+      equal = got[i].first == want[0].get<double>() && near(got[i].second, want[1]);
+    }
+    if (equal) continue;
+    return fmt::format("kernel {}: want {}, got logprob {} and {} entries", kernel.name, expected.dump(), logprob[row], got.size());
   }
-  if (equal) return CaseResult::pass();
-  return CaseResult::fail(
-      fmt::format("want {}, got logprob {} and {} entries", expected.dump(), got.logprob, got.top.size()));
+  return {};
+}
+
+CaseResult run_top(const json& in, const json& expected) {
+  const auto logits = in.at("logits").get<std::vector<double>>();
+  const int32_t chosen = in.at("chosen");
+  const double other = chosen == 0 ? 1 : 0, wanted = in.at("n");
+  CaseInput rows{.dims = {2, static_cast<int64_t>(logits.size())}, .values = logits};
+  rows.values.insert(rows.values.end(), logits.begin(), logits.end());
+  const auto column = [](double first, double second) { return CaseInput{.dtype = DType::i32, .dims = {2}, .values = {first, second}}; };
+  const OpCase declared{.name = "suite",
+                        .attrs = ops::LogprobsAttrs{},
+                        .inputs = {std::move(rows), column(chosen, other), column(-1, chosen), column(wanted, wanted)}};
+  const Result<CaseData> data = make_case_data(ops::logprobs, declared);
+  if (!data) return CaseResult::fail(data.error().to_string());
+  for (const Kernel* kernel : kernels_of(ops::logprobs)) {
+    if (kernel->device != DeviceKind::cpu || kernel->isa > detect_isa()) continue;
+    if (const std::string what = check_top(*kernel, *data, chosen, expected); !what.empty()) return CaseResult::fail(what);
+  }
+  return CaseResult::pass();
 }
 
 CaseResult run_bytes(const json& in, const json& expected) {

@@ -1,6 +1,5 @@
-// Suite `sampling`: the distribution through sampling_distribution; where a case has no penalties and no
-// bias, 4000 draws of every sample kernel of this machine too: all within the support, each token as often as
-// its probability says.
+// Suite `sampling`: the distribution through sampling_distribution, and 4000 draws of every sample kernel of this machine: all within
+// the support, each token as often as its probability says.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -35,6 +34,7 @@ ops::SamplingParameters read_parameters(const json& params) {
   number("temperature", p.temperature);
   number("top_p", p.top_p);
   number("min_p", p.min_p);
+  number("typical_p", p.typical_p);
   number("repetition_penalty", p.repetition_penalty);
   number("frequency_penalty", p.frequency_penalty);
   number("presence_penalty", p.presence_penalty);
@@ -44,11 +44,6 @@ ops::SamplingParameters read_parameters(const json& params) {
       p.logit_bias.emplace_back(std::stoll(token), bias);
   }
   return p;
-}
-
-bool plain(const ops::SamplingParameters& p) {
-  return p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0 &&
-         p.logit_bias.empty();
 }
 
 std::string check_distribution(const std::vector<double>& got, const json& expected) {
@@ -66,28 +61,52 @@ std::string check_distribution(const std::vector<double>& got, const json& expec
   return {};
 }
 
-// The case's logits in kDraws rows that differ in position alone.
-OpCase draws_case(const std::vector<double>& logits, const ops::SamplingParameters& p) {
-  const auto column = [](DType dtype, auto value_of) {
-    CaseInput input{.dtype = dtype, .dims = {kDraws}};
-    for (int64_t row = 0; row < kDraws; ++row) input.values.push_back(static_cast<double>(value_of(row)));
-    return input;
+// The case's logits and history in kDraws rows that differ in position alone.
+OpCase draws_case(const std::vector<double>& logits, const ops::SamplingParameters& p, const std::vector<int32_t>& prompt,
+                  const std::vector<int32_t>& output) {
+  const auto list = [](DType dtype, std::vector<double> values) {
+    return CaseInput{.dtype = dtype, .dims = {static_cast<int64_t>(values.size())}, .values = std::move(values)};
   };
-  const auto same = [&](DType dtype, double value) { return column(dtype, [&](int64_t) { return value; }); };
+  const auto column = [&](DType dtype, double first, double step = 0, int64_t rows = kDraws) {
+    std::vector<double> values;
+    for (int64_t row = 0; row < rows; ++row) values.push_back(first + step * static_cast<double>(row));
+    return list(dtype, std::move(values));
+  };
   CaseInput rows{.dims = {kDraws, static_cast<int64_t>(logits.size())}};
-  for (int64_t row = 0; row < kDraws; ++row)
+  std::vector<double> bias_token, bias_value, history;
+  for (int64_t row = 0; row < kDraws; ++row) {
     rows.values.insert(rows.values.end(), logits.begin(), logits.end());
+    for (const auto& [token, bias] : p.logit_bias) {
+      bias_token.push_back(static_cast<double>(token));
+      bias_value.push_back(bias);
+    }
+    history.insert(history.end(), prompt.begin(), prompt.end());
+    history.insert(history.end(), output.begin(), output.end());
+  }
+  const auto num_biases = static_cast<double>(p.logit_bias.size());
+  const auto num_prompt = static_cast<double>(prompt.size());
+  const double num_history = num_prompt + static_cast<double>(output.size());
   OpCase made{.name = "suite", .attrs = ops::SampleAttrs{}};
   made.inputs = {std::move(rows),
-                 same(DType::f32, p.temperature),
-                 same(DType::f32, p.top_p),
-                 same(DType::f32, p.min_p),
-                 same(DType::i32, static_cast<double>(p.top_k)),
-                 same(DType::i32, 42),
-                 same(DType::i32, 0),
-                 same(DType::i32, 0),
-                 column(DType::i32, [](int64_t row) { return row; }),
-                 same(DType::i32, -1),
+                 column(DType::f32, p.temperature),
+                 column(DType::f32, p.top_p),
+                 column(DType::f32, p.min_p),
+                 column(DType::f32, p.typical_p),
+                 column(DType::f32, p.repetition_penalty),
+                 column(DType::f32, p.frequency_penalty),
+                 column(DType::f32, p.presence_penalty),
+                 column(DType::i32, static_cast<double>(p.top_k)),
+                 column(DType::i32, 42),                                      // seed
+                 column(DType::i32, 0),
+                 column(DType::i32, 0),                                       // stream
+                 column(DType::i32, 0, 1),                                    // sample_pos
+                 column(DType::i32, -1),                                      // sample_slot
+                 column(DType::i32, 0, num_biases, kDraws + 1),
+                 list(DType::i32, std::move(bias_token)),
+                 list(DType::f32, std::move(bias_value)),
+                 column(DType::i32, 0, num_history, kDraws + 1),
+                 column(DType::i32, num_prompt, num_history),
+                 list(DType::i32, std::move(history)),
                  {.dtype = DType::i32, .dims = {1}}};
   return made;
 }
@@ -127,9 +146,9 @@ CaseResult run_sampling(const CaseContext& context) {
   std::vector<double> logits;
   for (const json& value : context.input.at("logits")) logits.push_back(read_number(value));
   const ops::SamplingParameters parameters = read_parameters(context.input.at("params"));
-  const auto distribution = ops::sampling_distribution(
-      logits, parameters, context.input.at("prompt_tokens").get<std::vector<int32_t>>(),
-      context.input.at("output_tokens").get<std::vector<int32_t>>());
+  const auto prompt = context.input.at("prompt_tokens").get<std::vector<int32_t>>();
+  const auto output = context.input.at("output_tokens").get<std::vector<int32_t>>();
+  const auto distribution = ops::sampling_distribution(logits, parameters, prompt, output);
   if (distribution.has_value() == context.expected.value("error", false)) {
     return CaseResult::fail(distribution ? "want an error, got a distribution"
                                          : distribution.error().to_string());
@@ -138,8 +157,7 @@ CaseResult run_sampling(const CaseContext& context) {
     if (const std::string what = check_distribution(*distribution, context.expected); !what.empty())
       return CaseResult::fail(what);
   }
-  if (!plain(parameters)) return CaseResult::pass();
-  const OpCase declared = draws_case(logits, parameters);
+  const OpCase declared = draws_case(logits, parameters, prompt, output);
   const Result<CaseData> data = make_case_data(ops::sample, declared);
   if (!data) return CaseResult::fail(data.error().to_string());
   for (const Kernel* kernel : kernels_of(ops::sample)) {
