@@ -238,12 +238,9 @@ bool BlockManager::fork(const Sequence& parent, Sequence& child, int32_t num_tok
   const bool copies = num_tokens % kKvBlockTokens != 0;
   if (pools_.empty() || parent.num_committed_tokens < num_tokens || parent.cache_nodes.size() < full) return false;
   for (size_t g = 0; g < pools_.size(); ++g) {
-    const auto first = static_cast<size_t>(first_live_block(pools_[g], static_cast<int32_t>(full) * kKvBlockTokens));
-    const auto& table = parent.block_tables[g];
-    if (std::find(table.begin() + static_cast<ptrdiff_t>(std::min(first, full)), table.begin() + static_cast<ptrdiff_t>(full), 0) !=
-        table.begin() + static_cast<ptrdiff_t>(full)) {
-      return false;  // the parent has left it behind its window
-    }
+    const int32_t first = std::min(first_live_block(pools_[g], static_cast<int32_t>(full) * kKvBlockTokens), static_cast<int32_t>(full));
+    const auto needed = std::span(parent.block_tables[g]).first(full + (copies ? 1 : 0)).subspan(static_cast<size_t>(first));
+    if (std::ranges::find(needed, 0) != needed.end()) return false;  // the parent has left it behind its window
     if (copies && num_available(pools_[g]) == 0) return false;
   }
   child.block_tables.resize(pools_.size());

@@ -139,5 +139,103 @@ TEST(BlockManager, TheIntegrityCheckSeesALostAndASharedWritableBlock) {
   EXPECT_NE(integrity(blocks, {a}), "ok");
 }
 
+// A full group and one with a window.
+std::vector<runtime::KvGroupInfo> with_window(int32_t num_blocks, int32_t window, int32_t window_blocks) {
+  return {{{}, 1, num_blocks}, {{.window = window}, 1, window_blocks}};
+}
+
+TEST(BlockManager, BlocksBehindTheWindowAreGivenUpAndStayInTheCache) {
+  BlockManager blocks(with_window(20, 20, 20), 64);
+  const SequencePtr s = finished_prefill(blocks, 70);
+  // The next token, at 70, sees keys from 51 on: blocks 0, 1 and 2 end at 47.
+  EXPECT_THAT(s->block_tables[0], Each(Gt(0)));
+  EXPECT_THAT(s->block_tables[1], ElementsAre(0, 0, 0, Gt(0), Gt(0)));
+  EXPECT_EQ(integrity(blocks, {s}), "ok");
+  EXPECT_EQ(blocks.num_blocks_cached(), 3);
+  const BlockManager::Use use = blocks.use_of(*s);
+  EXPECT_EQ(use.live_tokens, 70 + (70 - 48));
+  EXPECT_EQ(use.slots, 80 + 32);
+  blocks.free(*s);
+  EXPECT_EQ(blocks.num_blocks_used(), blocks.num_blocks_cached());
+  EXPECT_EQ(blocks.num_blocks_cached(), 8);
+  blocks.clear_prefix_cache();
+  EXPECT_EQ(blocks.num_blocks_used(), 0);
+}
+
+TEST(BlockManager, APrefixIsReusedAsFarAsItsWindowIsThere) {
+  BlockManager blocks(with_window(40, 20, 8), 64);  // 7 blocks with a window
+  const SequencePtr first = finished_prefill(blocks, 64);
+  blocks.free(*first);
+  // All four blocks are there.
+  SequencePtr again = sequence(65);
+  blocks.attach_prefix(*again, kAll);
+  EXPECT_EQ(again->num_computed_tokens, 64);
+  EXPECT_THAT(again->block_tables[1], ElementsAre(0, 0, Gt(0), Gt(0))) << "keys from 45 on";
+  EXPECT_EQ(integrity(blocks, {again}), "ok");
+  blocks.free(*again);
+  // Another sequence takes the least recently used ones of the window's group away: 3 are free, it wants 5.
+  const SequencePtr other = sequence(80, 1000);
+  blocks.attach_prefix(*other, kAll);
+  ASSERT_TRUE(blocks.grow(*other, 80));
+  EXPECT_EQ(integrity(blocks, {other}), "ok");
+  again = sequence(65);
+  blocks.attach_prefix(*again, kAll);
+  EXPECT_EQ(again->num_computed_tokens, 64) << "blocks 0 and 1 were used before 2 and 3";
+  blocks.free(*again);
+  // And one more: the window's beginning is gone, and with it all that can be reused.
+  ASSERT_TRUE(blocks.grow(*other, 96));
+  again = sequence(65);
+  blocks.attach_prefix(*again, kAll);
+  EXPECT_EQ(again->num_computed_tokens, 0);
+  EXPECT_EQ(integrity(blocks, {other, again}), "ok");
+}
+
+TEST(BlockManager, AForkSharesFullBlocksAndCopiesTheRest) {
+  BlockManager blocks(with_window(20, 30, 20), 64);
+  const SequencePtr parent = finished_prefill(blocks, 40);
+  const SequencePtr child = sequence(40);
+  ASSERT_TRUE(blocks.fork(*parent, *child, 39));
+  EXPECT_EQ(child->num_computed_tokens, 39);
+  EXPECT_EQ(child->block_tables[0][1], parent->block_tables[0][1]);
+  std::vector<BlockCopy> copies;
+  blocks.take_copies(copies);
+  ASSERT_EQ(copies.size(), 2u);
+  for (const BlockCopy& copy : copies) {
+    EXPECT_EQ(copy.from, parent->block_tables[copy.group][2]);
+    EXPECT_EQ(copy.to, child->block_tables[copy.group][2]);
+    EXPECT_NE(copy.from, copy.to);
+  }
+  blocks.take_copies(copies);
+  EXPECT_TRUE(copies.empty());
+  EXPECT_EQ(integrity(blocks, {parent, child}), "ok");
+  // Nothing is left to copy at the border of a block.
+  const SequencePtr even = sequence(40);
+  ASSERT_TRUE(blocks.fork(*parent, *even, 32));
+  EXPECT_EQ(even->block_tables[0].size(), 2u);
+  // What the parent has left behind its window cannot be shared, and what it has not computed neither.
+  const SequencePtr late = sequence(40);
+  EXPECT_FALSE(blocks.fork(*parent, *late, 41));
+  ASSERT_TRUE(blocks.grow(*parent, 120));
+  for (int32_t id = 40; id < 120; ++id) parent->ids.push_back(id);
+  parent->num_computed_tokens = 120;
+  blocks.commit(*parent, 120);
+  EXPECT_FALSE(blocks.fork(*parent, *late, 39));
+  EXPECT_EQ(integrity(blocks, {parent, child, even}), "ok");
+}
+
+TEST(BlockManager, SaysHowManySequencesFit) {
+  const BlockManager blocks(groups({11}), 64);
+  EXPECT_TRUE(blocks.can_hold(1, 160, 0));
+  EXPECT_FALSE(blocks.can_hold(1, 161, 0));
+  // Two of 6 blocks that share 3 take 3 + 2 * 3 and one to spare.
+  EXPECT_TRUE(blocks.can_hold(2, 96, 48));
+  EXPECT_FALSE(blocks.can_hold(2, 97, 48));
+  // Behind a window a sequence holds window and step at most: 20 + 64 tokens and a block that is cut.
+  const BlockManager windowed(with_window(1000, 20, 8), 64);
+  EXPECT_EQ(windowed.capacity_tokens(), 999 * 16);
+  const BlockManager scarce(with_window(1000, 20, 7), 64);
+  EXPECT_EQ(scarce.capacity_tokens(), 6 * 16);
+}
+
 }  // namespace
 }  // namespace headrace::engine

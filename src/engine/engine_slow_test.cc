@@ -15,6 +15,10 @@ TEST(EngineLoad, ThousandsOfRaggedRequestsGiveTheTokensOfRunsAlone) {
     options.model.eos_one_in = 60;
     options.model.max_seqs = 16;
     options.model.num_blocks = {static_cast<int32_t>(10 + seed * 3)};
+    if (seed % 4 == 3) {
+      options.model.num_blocks = {40, static_cast<int32_t>(12 + seed)};
+      options.model.windows = {0, static_cast<int32_t>(1 + seed * 2)};
+    }
     options.config.max_seqs = static_cast<int64_t>(1 + seed % 16);
     options.config.max_batched_tokens = static_cast<int64_t>(16 + seed * 8);
     options.abort_chance = seed % 5 == 0 ? 0.0 : 0.15;
@@ -23,7 +27,7 @@ TEST(EngineLoad, ThousandsOfRaggedRequestsGiveTheTokensOfRunsAlone) {
     ASSERT_EQ(report.stats.kv_blocks_used, report.stats.kv_blocks_cached);
     preemptions += report.stats.preemptions;
   }
-  EXPECT_GT(preemptions, 500u);
+  EXPECT_GT(preemptions, 50u);
 }
 
 }  // namespace

@@ -72,9 +72,10 @@ void Scheduler::admit_waiting() {
     }
     if (!fits) return;
     const int32_t count = chunk_of(*sequence);
-    if (count <= 0) {  // others score their prompts in this step
+    if (count <= 0) {  // others score their prompts in this step; those behind it need not wait for that
       blocks_.free(*sequence);
-      return;
+      ++next;
+      continue;
     }
     if (sequence->num_cached_tokens < 0) sequence->num_cached_tokens = sequence->num_computed_tokens;
     next = waiting_.erase(next);

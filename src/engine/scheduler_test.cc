@@ -219,6 +219,23 @@ TEST(SchedulerSimulation, GroupsOfUnequalSizeAgree) {
   EXPECT_GT(report.preemptions, 10u);
 }
 
+// Groups whose windows are shorter than a block, than a chunk, and longer than most prompts; pools from ample to scarce.
+TEST(SchedulerSimulation, BlocksBehindAWindowAreGivenUpAndNeverMissed) {
+  for (const int depth : {0, 1, 2}) {
+    for (const int32_t blocks : {14, 20, 60}) {
+      SimulationOptions options = small_pool(depth);
+      options.seed = static_cast<uint64_t>(blocks);
+      options.model.num_blocks = {40, blocks, blocks};
+      options.model.windows = {0, 5, 40};
+      options.limits.max_batched_tokens = 48;
+      const SimulationReport report = simulate_scheduler(options);
+      EXPECT_EQ(report.failure, "") << "depth " << depth << ", " << blocks << " blocks";
+      EXPECT_GT(report.finished, 100);
+      EXPECT_GT(report.cached_tokens, 200);
+    }
+  }
+}
+
 TEST(SchedulerSimulation, HashCollisionsCostHitsOnly) {
   SimulationOptions options = small_pool(1);
   options.weak_hash = true;

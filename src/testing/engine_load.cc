@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iterator>
 #include <random>
 #include <thread>
@@ -17,7 +18,17 @@ constexpr std::chrono::seconds kPatience{60};
 
 FakeSampling fake_sampling(const Request& request, int32_t choice) {
   const engine::SamplingParams& s = request.sampling;
-  return {.temperature = s.temperature, .top_p = s.top_p, .min_p = s.min_p, .top_k = s.top_k, .seed = s.seed, .stream = choice};
+  return {.temperature = s.temperature,
+          .top_p = s.top_p,
+          .min_p = s.min_p,
+          .top_k = s.top_k,
+          .seed = s.seed,
+          .stream = choice,
+          .typical_p = s.typical_p,
+          .repetition_penalty = s.repetition_penalty,
+          .frequency_penalty = s.frequency_penalty,
+          .presence_penalty = s.presence_penalty,
+          .num_prompt = static_cast<int32_t>(request.prompt.size())};
 }
 
 Request random_request(std::mt19937_64& random, const LoadOptions& options) {
@@ -38,16 +49,57 @@ Request random_request(std::mt19937_64& random, const LoadOptions& options) {
                       .top_k = uniform(0, 50),
                       .seed = random()};
   if (uniform(0, 9) == 0) request.cache_key = "tenant";
+  if (uniform(0, 3) == 0) request.min_tokens = uniform(0, request.max_tokens);
+  if (uniform(0, 3) == 0) request.logprobs = uniform(0, 3);
+  if (uniform(0, 19) == 0) request.prompt_logprobs = uniform(0, 3);
+  if (uniform(0, 3) == 0) request.sampling.repetition_penalty = 1.0f + 0.25f * static_cast<float>(uniform(0, 2));
+  if (uniform(0, 3) == 0) request.sampling.presence_penalty = 0.5f;
+  if (uniform(0, 3) == 0) request.sampling.typical_p = 0.5f;
+  if (uniform(0, 3) == 0) request.sampling.logit_bias = {{uniform(0, 49), 1.5f}, {uniform(0, 49), -2.0f}};
+  if (uniform(0, 3) == 0) request.sampling.bad_words = {{uniform(0, 511)}, {uniform(0, 511), uniform(0, 511)}};
+  if (uniform(0, 3) == 0) request.stop_token_ids = {uniform(0, 511), uniform(0, 511)};
   return request;
+}
+
+bool is_stop(const LoadOptions& options, const Request& request, int32_t token) {
+  return std::ranges::find(request.stop_token_ids, token) != request.stop_token_ids.end() ||
+         (token == options.model.eos_id && !request.ignore_eos);
+}
+
+// Choice `choice` of the request alone, written from engine/request.h: what may not be drawn at each position.
+std::vector<int32_t> run_alone(const LoadOptions& options, const Request& request, int32_t choice) {
+  const engine::SamplingParams& params = request.sampling;
+  std::vector<int32_t> ids = request.prompt, answer;
+  while (static_cast<int32_t>(answer.size()) < request.max_tokens) {
+    FakeSampling sampling = fake_sampling(request, choice);
+    sampling.biases = params.logit_bias;
+    for (int32_t id = 0; id < options.model.vocab_size; ++id) {
+      if (static_cast<int32_t>(answer.size()) < request.min_tokens && is_stop(options, request, id)) sampling.biases.emplace_back(id, -HUGE_VALF);
+    }
+    for (const std::vector<int32_t>& word : params.bad_words) {
+      const std::span<const int32_t> before(word.data(), word.size() - 1);
+      if (before.size() <= answer.size() && std::ranges::equal(before, std::span(answer).last(before.size()))) {
+        sampling.biases.emplace_back(word.back(), -HUGE_VALF);
+      }
+    }
+    const int32_t token = options.model.next_token(ids, sampling);
+    if (is_stop(options, request, token)) break;
+    ids.push_back(token);
+    answer.push_back(token);
+  }
+  return answer;
 }
 
 // What is wrong with the answer in `sink`; empty: nothing.
 std::string judge(const LoadOptions& options, const Request& request, const CollectingSink& sink, bool aborted) {
   if (std::string complaint = sink.complaint(); !complaint.empty()) return complaint;
+  const size_t scored = request.prompt_logprobs >= 0 ? request.prompt.size() - 1 : 0;
+  if (!aborted && sink.prompt_logprobs().size() != scored) {
+    return fmt::format("{} prompt log-probabilities of {}", sink.prompt_logprobs().size(), scored);
+  }
   for (int32_t choice = 0; choice < request.n; ++choice) {
     const std::vector<int32_t> got = sink.tokens(choice);
-    const std::vector<int32_t> expected =
-        options.model.answer(request.prompt, request.max_tokens, fake_sampling(request, choice), request.ignore_eos);
+    const std::vector<int32_t> expected = run_alone(options, request, choice);
     const FinishReason finish = sink.finish(choice);
     if (aborted && finish == FinishReason::abort) {
       if (got.size() > expected.size() || !std::equal(got.begin(), got.end(), expected.begin())) {
@@ -55,6 +107,7 @@ std::string judge(const LoadOptions& options, const Request& request, const Coll
       }
       continue;
     }
+    if (request.logprobs >= 0 && sink.logprobs(choice).size() != got.size()) return "tokens without log-probabilities";
     if (got != expected) return fmt::format("choice {}: {} tokens differ from a run alone", choice, got.size());
     const bool full = static_cast<int32_t>(expected.size()) == request.max_tokens;
     if (finish != (full ? FinishReason::length : FinishReason::stop)) {

@@ -35,10 +35,11 @@ void add_logprobs(const StepPlan& plan, int r, std::span<const float> logits, in
     order.emplace_back(-static_cast<double>(logits[id]), static_cast<int32_t>(id));
     sum += std::exp(static_cast<double>(logits[id]));
   }
-  std::ranges::sort(order);
   const int32_t target = plan.ints(StepField::target)[r], chosen = target >= 0 ? target : sampled;
-  const int32_t listed = std::min(plan.ints(StepField::num_logprobs)[r], static_cast<int32_t>(order.size()));
-  result.logprobs.push_back(chosen < 0 ? std::nanf("") : static_cast<float>(static_cast<double>(logits[chosen]) - std::log(sum)));
+  const int32_t listed = std::clamp(plan.ints(StepField::num_logprobs)[r], 0, static_cast<int32_t>(order.size()));
+  std::ranges::partial_sort(order, order.begin() + listed);
+  const bool usable = !logits.empty() && chosen >= 0;
+  result.logprobs.push_back(usable ? static_cast<float>(static_cast<double>(logits[chosen]) - std::log(sum)) : std::nanf(""));
   for (int32_t i = 0; i < runtime::kMaxLogprobs; ++i) {
     result.top_ids.push_back(i < listed ? order[i].second : -1);
     result.top_logprobs.push_back(i < listed ? static_cast<float>(-order[i].first - std::log(sum)) : 0.0f);
@@ -276,7 +277,10 @@ runtime::StepResult FakeRunner::run(const StepPlan& plan) {
     const FakeSampling sampling = row_sampling(plan, r, ids);
     const int32_t next = model_.next_token(ids, sampling);
     result.tokens.push_back(next);
-    if (plan.header().flags & runtime::kWantLogprobs) add_logprobs(plan, r, model_.logits(ids, sampling), next, result);
+    if (plan.header().flags & runtime::kWantLogprobs) {
+      const bool wanted = plan.ints(StepField::num_logprobs)[r] >= 0;
+      add_logprobs(plan, r, wanted ? model_.logits(ids, sampling) : std::vector<float>(), next, result);
+    }
     const int32_t slot = plan.ints(StepField::sample_slot)[r];
     if (slot >= 0) last_token_[slot] = next;
   }
