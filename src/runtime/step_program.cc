@@ -8,7 +8,7 @@ namespace headrace::runtime {
 namespace {
 
 constexpr int64_t kDefaultContext = 8192;
-constexpr int32_t kPromptRows = 32;
+constexpr int32_t kPromptRows = 32;  // of a prompt's log-probabilities in one step
 
 // Symbols are looked up by name, so that a family may declare them in any order.
 Result<SymbolId> find_symbol(const Graph& graph, std::string_view name) {
@@ -43,8 +43,8 @@ Result<StepProgram> StepProgram::build(const io::ModelSource& source, const Step
   step.limits.max_context = max_context;
   step.limits.max_blocks = (max_context + kKvBlockTokens - 1) / kKvBlockTokens;
   step.limits.num_slots = options.max_seqs;
-  step.limits.max_logit_rows =
-      options.max_logit_rows == 0 ? options.max_seqs + kPromptRows : std::max(options.max_logit_rows, options.max_seqs);
+  const int32_t rows = options.max_logit_rows == 0 && !embeds ? options.max_seqs + kPromptRows : options.max_logit_rows;
+  step.limits.max_logit_rows = std::max(rows, options.max_seqs);
   context.limits = step.limits;
 
   HR_ASSIGN_OR_RETURN(Graph graph, embeds ? family->build_embed(context) : family->build_step(context));

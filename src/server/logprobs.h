@@ -1,21 +1,15 @@
 #pragma once
-// Log-probabilities as the OpenAI API reports them: natural log of the softmax of the raw logits.
+// Log-probabilities in the words of the OpenAI API.
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "engine/request.h"
 
 namespace headrace::server {
 
 using engine::TokenLogprob;
-
-// `chosen` is an index of `logits`. A logit that is not a number counts as minus infinity. O(vocab log n).
-TokenLogprob score_token(std::span<const float> logits, int32_t chosen, int n);
 
 // A log-probability fit for JSON, which knows no infinity: at least -9999.
 double finite_logprob(double logprob);
