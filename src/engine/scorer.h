@@ -1,6 +1,6 @@
 #pragma once
-// How likely a model finds a given text: the log-probability of each token after those before it, from the same step program that
-// serves. One text at a time, from one thread.
+// How likely a model finds a given text: the log-probability of each token after those before it, from the same step program
+// that serves. One text at a time, from one thread.
 
 #include <memory>
 #include <span>

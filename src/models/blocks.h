@@ -56,8 +56,8 @@ class StepProgram {
   void hidden(int32_t layer, ValueId x);
   // The rows that want logits: [T, hidden] -> [R, hidden].
   ValueId logit_rows(ValueId x);
-  // The logits [R, vocab_size], output "logits", the tokens sampled from them, output "tokens", and what `logprobs` says of both,
-  // outputs "logprobs", "top_ids" and "top_logprobs". softcap 0: none.
+  // The logits [R, vocab_size], output "logits", the tokens sampled from them, output "tokens", and what `logprobs` says of
+  // both, outputs "logprobs", "top_ids" and "top_logprobs". softcap 0: none.
   void logits_and_tokens(ValueId x, const std::string& weight_name, int64_t vocab_size, double softcap = 0.0);
 
   // ---- encoders: a step holds whole sequences, and no KV

@@ -167,8 +167,8 @@ class HostStepper {
       }
     }
     const size_t tokens = fields["token_src"].size();
-    for (const char* zero : {"temperature", "min_p", "frequency_penalty", "presence_penalty", "top_k", "seed_lo", "seed_hi", "stream",
-                             "num_logprobs", "output_start"}) {
+    for (const char* zero : {"temperature", "min_p", "frequency_penalty", "presence_penalty", "top_k", "seed_lo", "seed_hi",
+                             "stream", "num_logprobs", "output_start"}) {
       fields[zero].assign(tokens, 0);
     }
     for (const char* one : {"top_p", "typical_p", "repetition_penalty"}) fields[one].assign(tokens, 1);

@@ -17,8 +17,8 @@
 
 namespace headrace::models {
 
-// The largest count of a step, and all that bounds E and H, whose inputs take no room in a plan of memory. Far above any machine; low
-// enough that no product of two sizes of a step overflows.
+// The largest count of a step, and all that bounds E and H, whose inputs take no room in a plan of memory. Far above any
+// machine; low enough that no product of two sizes of a step overflows.
 inline constexpr int64_t kMaxStepCount = int64_t{1} << 24;
 
 // Bounds of the symbols of a step program.
@@ -64,9 +64,8 @@ struct ModelFamily {
   std::string_view model_type;
   Result<ModelInfo> (*info)(const BuildContext& context);
   // The `step` program. Inputs carry the names of StepPlan's fields (see runtime/step_plan.h); outputs are "tokens"
-  // i32 [R], "logits" f32 [R, vocab], "logprobs" f32 [R], "top_ids" i32 [R, kMaxLogprobs] and "top_logprobs" f32 [R, kMaxLogprobs]
-  // (ops/logprobs.h) and, by name, "hidden.N".
-  // Null for a family that only embeds.
+  // i32 [R], "logits" f32 [R, vocab], "logprobs" f32 [R], "top_ids" i32 [R, kMaxLogprobs] and "top_logprobs" f32 [R,
+  // kMaxLogprobs] (ops/logprobs.h) and, by name, "hidden.N". Null for a family that only embeds.
   Result<Graph> (*build_step)(const BuildContext& context) = nullptr;
   // The `embed` program of an embedder: every sequence of a step is there whole, from position 0. Output "embeddings",
   // f32 [S, embedding_size]. Null for a family that only generates.

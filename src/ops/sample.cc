@@ -237,8 +237,8 @@ CaseInput given_logits(int64_t rows, std::vector<double> values) {
 
 // Starts that fall, and that lie before and behind their lists.
 OpCase starts_outside_the_lists() {
-  OpCase made = make("starts_outside_the_lists", normal_logits(4, 30, 1),
-                     std::vector<RowParameters>(4, {.temperature = 0.7, .frequency = 1.5, .biases = {{4, 2}}, .prompt = {1}, .output = {2, 4}}));
+  const RowParameters row = {.temperature = 0.7, .frequency = 1.5, .biases = {{4, 2}}, .prompt = {1}, .output = {2, 4}};
+  OpCase made = make("starts_outside_the_lists", normal_logits(4, 30, 1), std::vector<RowParameters>(4, row));
   made.inputs[kBiasStart].values = {-5, 3, 1, 100, 200};
   made.inputs[kHistoryStart].values = {2, -4, 6, 5, 1000};
   made.inputs[kOutputStart].values = {-3, 500, 5, 8};
@@ -271,12 +271,15 @@ std::vector<OpCase> cases() {
       make("typical", normal_logits(6, 1000, 3),
            {{.typical_p = 0.9}, {.typical_p = 0.2}, {.typical_p = 0}, {.temperature = 0.5, .typical_p = 0.5},
             {.top_p = 0.7, .typical_p = 0.6}, {.temperature = 0, .typical_p = 0.1}}),
-      make("typical_drops_the_likeliest", given_logits(3, {6, 3, 3, 3, 3, 3, 3, 3, 3, 6, 3, 3, 3, 3, 3, 3, 3, 3, 6, 3, 3, 3, 3, 3, 3, 3, 3}),
+      make("typical_drops_the_likeliest", given_logits(3, {5, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,  //
+                                                           3, 5, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,  //
+                                                           3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 5}),
            std::vector<RowParameters>(3, {.typical_p = 0.2})),
       make("typical_of_equals_keeps_all", given_logits(4, std::vector<double>(40, 0.25)),
            std::vector<RowParameters>(4, {.typical_p = 0.1})),
       make("typical_flat_and_peaked", normal_logits(4, 5000, 0.01),
-           {{.typical_p = 0.9}, {.temperature = 1e-3, .typical_p = 0.5}, {.temperature = 1e-5, .typical_p = 0.9}, {.typical_p = 0.01}}),
+           {{.typical_p = 0.9}, {.temperature = 1e-3, .typical_p = 0.5}, {.temperature = 1e-5, .typical_p = 0.9},
+            {.typical_p = 0.01}}),
       make("penalized", normal_logits(12, 1000, 3), penalized_rows()),
       make("penalized_strided", normal_logits(12, 1000, 3, true), penalized_rows(), false),
       make("last_tokens_in_the_history", normal_logits(5, 100, 1), rows_with_last_tokens()),
@@ -292,13 +295,14 @@ std::vector<OpCase> cases() {
       make("bans", given_logits(4, {3, 2, 1, 3, 2, 1, 3, 2, 1, 3, 2, 1}),
            {{.temperature = 0, .biases = {{0, -inf}}}, {.biases = {{0, -inf}, {2, -inf}}},
             {.biases = {{0, -inf}, {1, -inf}, {2, -inf}}}, {.temperature = 0, .biases = {{0, -inf}, {0, 50}}}}),
-      make("biased_not_finite", given_logits(6, {1, nan, 0, -inf, -inf, -inf, 1, inf, 0, -inf, 0.3, -inf, 1, 2, 3, 1, 2, 3}),
-           {{.biases = {{1, -inf}}}, {.biases = {{1, 5}}}, {.biases = {{1, -inf}}}, {.biases = {{0, 5}}}, {.biases = {{0, inf}}},
-            {.biases = {{0, nan}}}}),
+      make("biased_not_finite",
+           given_logits(6, {1, nan, 0, -inf, -inf, -inf, 1, inf, 0, -inf, 0.3, -inf, 1, 2, 3, 1, 2, 3}),
+           {{.biases = {{1, -inf}}}, {.biases = {{1, 5}}}, {.biases = {{1, -inf}}}, {.biases = {{0, 5}}},
+            {.biases = {{0, inf}}}, {.biases = {{0, nan}}}}),
       make("out_of_range", normal_logits(13, 20, 1),
-           {{.typical_p = 1.5}, {.typical_p = -0.1}, {.typical_p = nan}, {.repetition = 0}, {.repetition = -1}, {.repetition = inf},
-            {.frequency = 2.5}, {.frequency = nan}, {.presence = -2.5}, {.presence = nan}, {.biases = {{20, 1}}},
-            {.biases = {{-1, 1}}}, {.temperature = 0, .biases = {{19, 9}}}}),
+           {{.typical_p = 1.5}, {.typical_p = -0.1}, {.typical_p = nan}, {.repetition = 0}, {.repetition = -1},
+            {.repetition = inf}, {.frequency = 2.5}, {.frequency = nan}, {.presence = -2.5}, {.presence = nan},
+            {.biases = {{20, 1}}}, {.biases = {{-1, 1}}}, {.temperature = 0, .biases = {{19, 9}}}}),
       starts_outside_the_lists(),
       make("smollm2_greedy", normal_logits(1, 49152, 4), {{0}}),
       make("smollm2_sampled", normal_logits(1, 49152, 4), {{1}}),
@@ -306,7 +310,8 @@ std::vector<OpCase> cases() {
       make("smollm2_top_k", normal_logits(1, 49152, 4), {{0.7, 1, 0, 40}}),
       make("smollm2_typical", normal_logits(1, 49152, 4), {{.typical_p = 0.95}}),
       make("smollm2_penalties", normal_logits(1, 49152, 4),
-           {{.temperature = 0, .repetition = 1.1, .frequency = 0.5, .prompt = ids(1000, 49152, 3), .output = ids(500, 49152, 5)}}),
+           {{.temperature = 0, .repetition = 1.1, .frequency = 0.5, .prompt = ids(1000, 49152, 3),
+             .output = ids(500, 49152, 5)}}),
   };
   for (OpCase& one : all) {
     one.bench = one.name.starts_with("smollm2");

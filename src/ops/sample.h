@@ -1,11 +1,14 @@
 #pragma once
-// sample(logits f32 [R, V]; f32 [R]: temperature, top_p, min_p, typical_p, repetition_penalty, frequency_penalty, presence_penalty;
-//        i32 [R]: top_k, seed_lo, seed_hi, stream, sample_pos, sample_slot; bias_start i32 [R+1], bias_token i32 [E], bias_value f32 [E];
+// sample(logits f32 [R, V];
+//        f32 [R]: temperature, top_p, min_p, typical_p, repetition_penalty, frequency_penalty, presence_penalty;
+//        i32 [R]: top_k, seed_lo, seed_hi, stream, sample_pos, sample_slot;
+//        bias_start i32 [R+1], bias_token i32 [E], bias_value f32 [E];
 //        history_start i32 [R+1], output_start i32 [R], history i32 [H]; last_token i32 state [slots]) -> tokens i32 [R]
 //
 // A row's steps, in this order; the logits that came in stay as they are:
 //  1 biases [bias_start[r], bias_start[r+1]) are added; -infinity bans a token
-//  2 repetition_penalty, once per distinct id of history [history_start[r], history_start[r+1]): x / penalty where x > 0, else x * penalty
+//  2 repetition_penalty, once per distinct id of history [history_start[r], history_start[r+1]): x / penalty where x > 0, else
+//    x * penalty
 //  3 for ids of the history from output_start[r] on (an index into `history`): frequency_penalty times their count and
 //    presence_penalty once are taken away. Ids outside the vocabulary are ignored; -(slot + 1) is last_token[slot] as it stood
 //    before this step, so that no other row of the step may store into that slot
@@ -13,13 +16,13 @@
 //  5 top_k: the k largest (all that tie with the k-th)
 //  6 top_p: the smallest set in falling probability whose sum reaches top_p (at least one)
 //  7 min_p: drop what is below min_p * the largest probability
-//  8 typical_p: in order of rising |-log p - entropy|, what is needed for a sum of typical_p (at least one) and all that tie with
-//    the last of them. Meister et al. 2023; here in the order, and with the ties, of transformers
-//  9 draw by inverse CDF in rising id order with u = the first output of Philox4x32-10(key = seed, counter = (sample_pos, stream,
-//    0, 0)) as (x + 0.5) / 2^32 (Salmon et al. 2011)
+//  8 typical_p: in order of rising |-log p - entropy|, what is needed for a sum of typical_p (at least one) and all that tie
+//    with the last of them. Meister et al. 2023; here in the order, and with the ties, of transformers
+//  9 draw by inverse CDF in rising id order with u = the first output of Philox4x32-10(key = seed, counter = (sample_pos,
+//    stream, 0, 0)) as (x + 0.5) / 2^32 (Salmon et al. 2011)
 // Steps 1 to 3 round to float32, probabilities are float64. A row gives -1 when a parameter lies outside its range
-// (sampling_distribution.h), a logit is NaN or +infinity, or none is finite after step 3. sample_slot >= 0 stores the token into
-// last_token.
+// (sampling_distribution.h), a logit is NaN or +infinity, or none is finite after step 3. sample_slot >= 0 stores the token
+// into last_token.
 
 #include "ops/op.h"
 

@@ -57,7 +57,9 @@ std::unique_ptr<LocalRunner> open_runner(const std::string& path, DtypePolicy po
 }
 
 void draw_greedily(StepPlan& plan, int row) {
-  for (const StepField one : {StepField::top_p, StepField::typical_p, StepField::repetition_penalty}) plan.floats(one)[row] = 1.0f;
+  for (const StepField one : {StepField::top_p, StepField::typical_p, StepField::repetition_penalty}) {
+    plan.floats(one)[row] = 1.0f;
+  }
 }
 
 // One sequence in blocks that run backwards, fed in chunks of `chunk`; the logits of every position.
@@ -200,7 +202,8 @@ TEST(LocalRunner, BiasesAndTheHistoryOfAnEarlierStepChangeWhatIsDrawnAndNotTheLo
   StepPlan plan;
   uint64_t step = 0;
   // The same position again and again, with another change each time.
-  const auto draw = [&](const std::vector<std::pair<int32_t, float>>& biases, const std::vector<int32_t>& history, float frequency) {
+  using Biases = std::vector<std::pair<int32_t, float>>;
+  const auto draw = [&](const Biases& biases, const std::vector<int32_t>& history, float frequency) {
     plan.reset(++step,
                {.tokens = count, .seqs = 1, .logit_rows = 1, .groups = 1, .blocks = 1, .biases = int32_t(biases.size()),
                 .history = int32_t(history.size())},

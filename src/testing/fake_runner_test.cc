@@ -15,7 +15,9 @@ constexpr std::array<int32_t, 3> kPrompt = {7, 8, 9};
 
 // No penalty, nothing cut off.
 void draw_plainly(StepPlan& plan) {
-  for (const StepField one : {StepField::top_p, StepField::typical_p, StepField::repetition_penalty}) plan.floats(one)[0] = 1.0f;
+  for (const StepField one : {StepField::top_p, StepField::typical_p, StepField::repetition_penalty}) {
+    plan.floats(one)[0] = 1.0f;
+  }
 }
 
 // The prompt in block 2, one sampled row in slot 1.

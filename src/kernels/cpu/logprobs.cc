@@ -1,5 +1,5 @@
-// logprobs: one member takes a row and reads it twice, or three times where ids are to be listed. Exponentials are added in float32
-// over blocks of 1024, block sums in float64, in an order that the row's length alone fixes.
+// logprobs: one member takes a row and reads it twice, or three times where ids are to be listed. Exponentials are added in
+// float32 over blocks of 1024, block sums in float64, in an order that the row's length alone fixes.
 #include "ops/logprobs.h"
 
 #include "kernels/cpu/row.h"

@@ -1,5 +1,5 @@
-// Suite `logprobs`: pieces -> the lists of /v1/completions and the bytes of /v1/chat/completions, through the server's own formats;
-// logits -> the best ids, through every kernel of the op.
+// Suite `logprobs`: pieces -> the lists of /v1/completions and the bytes of /v1/chat/completions, through the server's own
+// formats; logits -> the best ids, through every kernel of the op.
 #include "ops/logprobs.h"
 
 #include <fmt/core.h>
@@ -101,7 +101,8 @@ std::string check_top(const Kernel& kernel, const CaseData& data, int32_t chosen
   TeamState state(1);
   Team team(state, 0);
   kernel.run({}, memory.args(), team);
-  const std::vector<double> logprob = memory.output(0).values, top_id = memory.output(1).values, top_logprob = memory.output(2).values;
+  const std::vector<double> logprob = memory.output(0).values, top_id = memory.output(1).values;
+  const std::vector<double> top_logprob = memory.output(2).values;
   for (int row = 0; row < 2; ++row) {
     std::vector<std::pair<double, double>> got;
     for (size_t i = size_t(row) * ops::kMaxLogprobs; i < size_t(row + 1) * ops::kMaxLogprobs && top_id[i] >= 0; ++i) {
@@ -116,7 +117,8 @@ std::string check_top(const Kernel& kernel, const CaseData& data, int32_t chosen
       equal = got[i].first == want[0].get<double>() && near(got[i].second, want[1]);
     }
     if (equal) continue;
-    return fmt::format("kernel {}: want {}, got logprob {} and {} entries", kernel.name, expected.dump(), logprob[row], got.size());
+    return fmt::format("kernel {}: want {}, got logprob {} and {} entries", kernel.name, expected.dump(), logprob[row],
+                       got.size());
   }
   return {};
 }
@@ -127,7 +129,9 @@ CaseResult run_top(const json& in, const json& expected) {
   const double other = chosen == 0 ? 1 : 0, wanted = in.at("n");
   CaseInput rows{.dims = {2, static_cast<int64_t>(logits.size())}, .values = logits};
   rows.values.insert(rows.values.end(), logits.begin(), logits.end());
-  const auto column = [](double first, double second) { return CaseInput{.dtype = DType::i32, .dims = {2}, .values = {first, second}}; };
+  const auto column = [](double first, double second) {
+    return CaseInput{.dtype = DType::i32, .dims = {2}, .values = {first, second}};
+  };
   const OpCase declared{.name = "suite",
                         .attrs = ops::LogprobsAttrs{},
                         .inputs = {std::move(rows), column(chosen, other), column(-1, chosen), column(wanted, wanted)}};

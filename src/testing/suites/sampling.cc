@@ -1,5 +1,5 @@
-// Suite `sampling`: the distribution through sampling_distribution, and 4000 draws of every sample kernel of this machine: all within
-// the support, each token as often as its probability says.
+// Suite `sampling`: the distribution through sampling_distribution, and 4000 draws of every sample kernel of this machine: all
+// within the support, each token as often as its probability says.
 #include <fmt/core.h>
 
 #include <algorithm>
