@@ -40,7 +40,7 @@ void Scheduler::schedule_running(bool decodes) {
   for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     const SequencePtr sequence = running_[i];
     if (sequence->fully_sampled() || (sequence->num_uncomputed_tokens() == 1) != decodes) continue;
-    if (sequence->num_pending_tokens > sequence->max_pending_tokens) continue;
+    if (sequence->awaits_token || sequence->num_pending_tokens > sequence->max_pending_tokens) continue;
     const int32_t count = chunk_of(*sequence);
     if (count > 0 && make_room(sequence, sequence->num_computed_tokens + count)) plan(sequence, count);
   }
@@ -94,6 +94,7 @@ void Scheduler::start(const SequencePtr& sequence) {
 
 // The further choices of a request wait until the first has computed the whole prompt, which they then share, or has ended.
 bool Scheduler::may_start(const Sequence& sequence) const {
+  if (sequence.awaits_token) return false;
   const Sequence* leader = sequence.leader.get();
   if (leader == nullptr || leader->state == SequenceState::finished) return true;
   return leader->num_committed_tokens >= sequence.num_prompt_tokens && leader->state == SequenceState::running;
@@ -114,6 +115,11 @@ bool Scheduler::take_prefix(Sequence& sequence) {
   if (blocks_.has_room_for(sequence, running_)) return true;
   blocks_.free(sequence);
   return false;
+}
+
+void Scheduler::append(const SequencePtr& sequence, int32_t token) {
+  sequence->ids.push_back(token);
+  sequence->awaits_token = false;
 }
 
 void Scheduler::fork(const Sequence& parent, const SequencePtr& child) {
@@ -154,7 +160,10 @@ void Scheduler::plan(const SequencePtr& sequence, int32_t count) {
 
 void Scheduler::complete(const ScheduledSequence& row) {
   Sequence& sequence = *row.sequence;
-  if (row.sample) --sequence.num_pending_tokens;
+  if (row.sample) {
+    --sequence.num_pending_tokens;
+    sequence.awaits_token = true;
+  }
   if (row.num_scored > 0) sequence.num_scored_tokens = row.first_scored + row.num_scored;
   blocks_.commit(sequence, row.first + row.count);
 }

@@ -38,10 +38,10 @@ class Scheduler {
 
   // A planned row came back. False when it no longer counts: its sequence was preempted or has ended since.
   static bool is_current(const ScheduledSequence& row) { return row.epoch == row.sequence->epoch; }
-  // Its keys and values are written. Call for current rows only, before append().
+  // Its keys and values are written. Call for current rows only. Where it sampled, append() must follow before the sequence advances.
   void complete(const ScheduledSequence& row);
   // The next id of a sequence: what its row sampled, or what was chosen for it.
-  void append(const SequencePtr& sequence, int32_t token) { sequence->ids.push_back(token); }
+  void append(const SequencePtr& sequence, int32_t token);
   // `child` goes on from where `parent` is: with its ids, and with its keys and values as far as memory and slots allow; else it
   // waits and computes them again. Neither may have tokens in flight. A child that was never added becomes known by this.
   void fork(const Sequence& parent, const SequencePtr& child);

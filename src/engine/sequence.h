@@ -44,6 +44,7 @@ struct Sequence {
   // ids[0, ids.size()): prompt and answer, as far as known. Then follow num_pending_tokens that steps in flight sample.
   std::vector<int32_t> ids;
   int32_t num_pending_tokens = 0;
+  bool awaits_token = false;  // a result came and its token is not appended yet: until then it does not advance
   // Keys and values: [0, num_committed_tokens) are written; up to num_computed_tokens submitted steps write them.
   int32_t num_computed_tokens = 0;
   int32_t num_committed_tokens = 0;

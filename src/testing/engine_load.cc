@@ -158,6 +158,7 @@ void CollectingSink::on_event(Event event) {
   if (!event.prompt_logprobs.empty() && !prompt_logprobs_.empty()) complaint_ = "prompt log-probabilities twice";
   std::ranges::move(event.prompt_logprobs, std::back_inserter(prompt_logprobs_));
   finish_[event.choice] = event.finish;
+  end_token_[event.choice] = event.end_token;
   ended_ = event.last;
   const bool all_ended = std::ranges::find(finish_, FinishReason::none) == finish_.end();
   if (ended_ != all_ended) complaint_ = "`last` is not set on the end of the last choice";
@@ -183,6 +184,10 @@ std::vector<int32_t> CollectingSink::tokens(int32_t choice) const {
 FinishReason CollectingSink::finish(int32_t choice) const {
   const std::lock_guard lock(mutex_);
   return finish_.at(choice);
+}
+int32_t CollectingSink::end_token(int32_t choice) const {
+  const std::lock_guard lock(mutex_);
+  return end_token_.at(choice);
 }
 Event CollectingSink::last_event() const {
   const std::lock_guard lock(mutex_);

@@ -17,7 +17,7 @@ namespace headrace::testing {
 class CollectingSink final : public engine::EventSink {
  public:
   explicit CollectingSink(int32_t choices = 1)
-      : tokens_(choices), finish_(choices, engine::FinishReason::none), logprobs_(choices) {}
+      : tokens_(choices), finish_(choices, engine::FinishReason::none), end_token_(choices, -1), logprobs_(choices) {}
   void on_event(engine::Event event) override;
   // Blocks until the last event, at most 60 seconds. False: it never came.
   bool wait();
@@ -25,6 +25,7 @@ class CollectingSink final : public engine::EventSink {
 
   std::vector<int32_t> tokens(int32_t choice = 0) const;
   engine::FinishReason finish(int32_t choice = 0) const;
+  int32_t end_token(int32_t choice = 0) const;
   engine::Event last_event() const;
   std::vector<engine::TokenLogprob> logprobs(int32_t choice = 0) const;
   std::vector<engine::TokenLogprob> prompt_logprobs() const;
@@ -35,6 +36,7 @@ class CollectingSink final : public engine::EventSink {
   std::condition_variable changed_;
   std::vector<std::vector<int32_t>> tokens_;
   std::vector<engine::FinishReason> finish_;
+  std::vector<int32_t> end_token_;
   std::vector<std::vector<engine::TokenLogprob>> logprobs_;
   std::vector<engine::TokenLogprob> prompt_logprobs_;
   engine::Event last_;
