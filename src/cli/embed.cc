@@ -103,7 +103,7 @@ Status embed_command(const std::vector<std::string>& args) {
   options.positionals(embed.texts, "TEXT", "What to embed; without it, each line of standard input");
   options.integer(embed.dimensions, "--dimensions", "N", "Keep the first N numbers, scaled to length 1 (all)", 1, 1 << 20);
   options.flag(embed.json, "--json", "Print {\"text\", \"tokens\", \"embedding\"} a line");
-  embed.model.declare_engine(options, {"--kv-tokens"});
+  embed.model.declare_engine(options, {"--kv-tokens", "--kv-dtype"});
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};
   for (const std::string& text : embed.texts) {

@@ -46,6 +46,15 @@ void ModelOptions::declare_model(Options& options) {
 void ModelOptions::declare_engine(Options& options, const std::vector<std::string_view>& without) {
   options.heading("Engine");
   options.flag(serving.exact, "--exact", "Compute with float32 activations: slower, and the reference for the rest");
+  if (std::find(without.begin(), without.end(), "--kv-dtype") == without.end()) {
+    options.custom("--kv-dtype", "f16|bf16|f32|i8",
+                   "What the KV cache holds; i8 has a scale per token and head and takes about half of f16's memory "
+                   "(f16; f32 with --exact)",
+                   [this](std::string_view name) -> Status {
+                     HR_ASSIGN_OR_RETURN(serving.kv_dtype, engine::parse_kv_dtype(name));
+                     return {};
+                   });
+  }
   options.choice(device, "--device", {"cpu", "cuda"}, "Where the model runs (cpu)");
   options.custom("--isa", "generic|avx2|avx512", "Instruction set of the CPU kernels (the best this machine has)",
                  [this](std::string_view name) -> Status {

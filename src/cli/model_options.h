@@ -19,8 +19,8 @@ struct ModelOptions {
 
   // Declares MODEL.
   void declare_model(Options& options);
-  // Declares the options of the engine under a heading of their own; rows of config.def whose flag stands in `without`
-  // make no sense for the command and are left out.
+  // Declares the options of the engine under a heading of their own; --kv-dtype and rows of config.def whose flag stands in
+  // `without` make no sense for the command and are left out.
   void declare_engine(Options& options, const std::vector<std::string_view>& without = {});
   // Errors: unsupported for a device that this build lacks.
   Status check_device() const;

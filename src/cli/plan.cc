@@ -14,7 +14,7 @@ Result<PlanPage> make_plan_page(const ModelOptions& options, int64_t tokens) {
   const engine::EngineConfig& config = options.serving.config;
   HR_ASSIGN_OR_RETURN(
       const runtime::StepProgram step,
-      runtime::StepProgram::build(*source, {.policy = options.serving.exact ? DtypePolicy::exact() : DtypePolicy(),
+      runtime::StepProgram::build(*source, {.policy = engine::policy_of(options.serving),
                                             .skip_passes = options.serving.skip_passes,
                                             .isa = options.serving.isa,
                                             .threads = config.threads > 0 ? static_cast<int>(config.threads) : usable_cpus(),

@@ -58,4 +58,12 @@ Result<uint64_t> parse_bytes(std::string_view text) {
                text.substr(0, 64));
 }
 
+Result<DType> parse_kv_dtype(std::string_view name) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::i8}) {
+    if (name == dtype_name(dtype)) return dtype;
+  }
+  if (name == "int8") return DType::i8;
+  return error(Code::invalid_argument, "want f16, bf16, f32 or i8 (int8), got \"{}\"", name.substr(0, 64));
+}
+
 }  // namespace headrace::engine

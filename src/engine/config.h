@@ -1,11 +1,12 @@
 #pragma once
-// EngineConfig: the fields of config.def. `memory_bytes` and `isa` have parsers of their own.
+// EngineConfig: the fields of config.def. Sizes in bytes and the cache's dtype have parsers of their own.
 
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "base/status.h"
+#include "core/dtype.h"
 
 namespace headrace::engine {
 
@@ -28,5 +29,7 @@ std::span<const OptionRow> engine_options();
 Status check_config(const EngineConfig& config);
 // "2GiB", "512MiB", "1500000000". Errors: invalid_argument.
 Result<uint64_t> parse_bytes(std::string_view text);
+// What a KV cache may hold: "f16", "bf16", "f32", "i8" ("int8"). Errors: invalid_argument.
+Result<DType> parse_kv_dtype(std::string_view name);
 
 }  // namespace headrace::engine

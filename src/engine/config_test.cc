@@ -36,6 +36,20 @@ TEST(EngineConfig, SizesTakeBinaryAndDecimalUnits) {
   EXPECT_EQ(parse_bytes("3GB").value(), 3000000000u);
 }
 
+TEST(EngineConfig, DtypesOfTheCacheHaveNames) {
+  EXPECT_EQ(parse_kv_dtype("f16").value(), DType::f16);
+  EXPECT_EQ(parse_kv_dtype("bf16").value(), DType::bf16);
+  EXPECT_EQ(parse_kv_dtype("f32").value(), DType::f32);
+  EXPECT_EQ(parse_kv_dtype("i8").value(), DType::i8);
+  EXPECT_EQ(parse_kv_dtype("int8").value(), DType::i8);
+  for (const char* name : {"", "F16", "i32", "q8_0", "int8 "}) {
+    const Result<DType> dtype = parse_kv_dtype(name);
+    ASSERT_FALSE(dtype.has_value()) << name;
+    EXPECT_EQ(dtype.error().code(), Code::invalid_argument);
+    EXPECT_EQ(dtype.error().message(), fmt::format("want f16, bf16, f32 or i8 (int8), got \"{}\"", name));
+  }
+}
+
 TEST(EngineConfig, SizesThatAreNoneAreRefused) {
   for (const char* text : {"", "GiB", "-1", "2gib2", "nan", "inf", "1e9", "0x10", "2 GiB ", "99999999TiB", "1.2.3"}) {
     const Result<uint64_t> bytes = parse_bytes(text);

@@ -48,6 +48,12 @@ Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(io::VocabMetadata vocab) {
   return text::Tokenizer::from_vocab(to_spec(std::move(vocab)));
 }
 
+DtypePolicy policy_of(const ServingOptions& options) {
+  DtypePolicy policy = options.exact ? DtypePolicy::exact() : DtypePolicy();
+  policy.kv = options.kv_dtype.value_or(policy.kv);
+  return policy;
+}
+
 Result<std::unique_ptr<io::ModelSource>> open_source(const std::string& path, const ServingOptions& options) {
   HR_ASSIGN_OR_RETURN(std::unique_ptr<io::ModelSource> source,
                       options.dummy_weights ? io::ModelSource::open_dummy(path, kDummySeed, options.dummy_format)
@@ -66,7 +72,7 @@ Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path
 
   runtime::RunnerOptions runner_options;
   runner_options.model_name = options.name.empty() ? fs::path(path).stem().string() : options.name;
-  runner_options.policy = options.exact ? DtypePolicy::exact() : DtypePolicy();
+  runner_options.policy = policy_of(options);
   runner_options.skip_passes = options.skip_passes;
   runner_options.isa = options.isa;
   runner_options.max_context = int32_t(options.config.max_context);
@@ -91,7 +97,7 @@ Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path
   card.num_parameters = runner->info().num_parameters;
   card.weight_bytes = runner->weight_bytes();
   card.flops_per_token = flops_per_token(runner->program().graph());
-  for (const KvSpec& spec : runner->info().layer_kv) card.kv_bytes_per_token += uint64_t(spec.block_bytes()) / kKvBlockTokens;
+  for (const KvSpec& spec : runner->info().layer_kv) card.kv_bytes_per_token += uint64_t(spec.token_bytes());
 
   std::vector<int32_t> end_ids = runner->info().eos_token_ids;
   end_ids.insert(end_ids.end(), parts.end_ids.begin(), parts.end_ids.end());

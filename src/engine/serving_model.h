@@ -18,6 +18,9 @@
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
+namespace headrace {
+struct DtypePolicy;
+}
 namespace headrace::io {
 class ModelSource;
 struct VocabMetadata;
@@ -36,7 +39,8 @@ Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(io::VocabMetadata vocab);
 struct ServingOptions {
   std::string name;               // of the model in /v1/models; empty: of the file or folder, without its ending
   EngineConfig config;
-  bool exact = false;             // float32 activations and KV
+  bool exact = false;             // float32 activations, and KV unless kv_dtype says otherwise
+  std::optional<DType> kv_dtype;  // of the cache; none: f16, and f32 with `exact`
   std::vector<std::string> skip_passes;
   Isa isa = detect_isa();
   bool dummy_weights = false;     // a config.json alone; the seed is 0
@@ -72,6 +76,9 @@ struct ChatOptions {
   // result of a tool or a description can end a turn or speak as the system.
   bool allow_special = false;
 };
+
+// What the arithmetic may use by these options.
+DtypePolicy policy_of(const ServingOptions& options);
 
 // The checkpoint that the options ask for: dummy weights, and weights in another format.
 Result<std::unique_ptr<io::ModelSource>> open_source(const std::string& path, const ServingOptions& options);

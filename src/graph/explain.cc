@@ -55,6 +55,15 @@ std::string place_text(const PlanFacts& facts, const Node& node) {
   return text;
 }
 
+// What a token of context takes of the KV cache, over all layers.
+int64_t kv_bytes_per_token(const Graph& graph) {
+  int64_t bytes = 0;
+  for (const Value& value : graph.values) {
+    if (value.type.kind == ValueType::Kind::kv) bytes += value.type.kv.token_bytes();
+  }
+  return bytes;
+}
+
 std::string symbols_text(const Graph& graph, const Bindings& bucket) {
   std::string text;
   for (int symbol = 0; symbol < graph.symbols.size(); ++symbol) {
@@ -138,6 +147,9 @@ std::string explain_text(const Graph& graph, const PlanFacts& facts) {
     row("planned peak", facts.memory->arena_bytes, "what the arena takes");
     row("live-set bound", facts.memory->live_set_bound, "no plan can take less");
     row("naive sum", facts.memory->naive_bytes, "every value in a place of its own");
+    if (const int64_t bytes = kv_bytes_per_token(graph); bytes > 0) {
+      row("kv cache", bytes, "for each token of context, beside the arena");
+    }
     text += fmt::format("stages: {}, at whose ends the threads wait for each other\n", facts.memory->num_stages);
   }
   return text;
@@ -164,7 +176,8 @@ std::string explain_json(const Graph& graph, const PlanFacts& facts) {
   if (facts.memory != nullptr) {
     json["memory"] = {{"planned_peak_bytes", facts.memory->arena_bytes},
                       {"live_set_bound_bytes", facts.memory->live_set_bound},
-                      {"naive_bytes", facts.memory->naive_bytes}};
+                      {"naive_bytes", facts.memory->naive_bytes},
+                      {"kv_bytes_per_token", kv_bytes_per_token(graph)}};
     json["stages"] = facts.memory->num_stages;
   }
   // Tensor names come from files and need not be UTF-8.

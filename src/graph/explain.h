@@ -22,7 +22,8 @@ struct PlanFacts {
 std::string explain_text(const Graph& graph, const PlanFacts& facts);
 // {"passes": [{name, hits, ms, skipped}], "bucket": {T: ...}, "nodes": [{id, op, name, line, attrs, inputs, outputs: [{value,
 // dtype, shape, bytes, offset, storage}], kernel: {name, device, isa, priority, layout, row_invariant}}],
-// "outputs": {name: value}, "memory": {planned_peak_bytes, live_set_bound_bytes, naive_bytes}, "stages": n}
+// "outputs": {name: value}, "memory": {planned_peak_bytes, live_set_bound_bytes, naive_bytes, kv_bytes_per_token},
+// "stages": n}
 std::string explain_json(const Graph& graph, const PlanFacts& facts);
 
 }  // namespace headrace

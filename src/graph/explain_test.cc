@@ -50,6 +50,19 @@ TEST(Explain, TextShowsPassesKernelsPlacesAndTheThreeByteCounts) {
   EXPECT_THAT(text, HasSubstr("naive sum                 1024 bytes"));
 }
 
+TEST(Explain, TheMemoryPlanSaysWhatATokenTakesOfTheCacheOfEveryLayer) {
+  Planned p;
+  EXPECT_THAT(explain_text(p.graph, p.facts), Not(HasSubstr("kv cache")));
+  for (int layer = 0; layer < 2; ++layer) {
+    const KvSpec spec{.heads = 3, .head_dim = 64, .dtype = DType::i8};
+    p.graph.add_state(fmt::format("kv.{}", layer), ValueType::kv_layer(spec), layer);
+  }
+  p.memory = plan_memory(p.graph, p.facts.bucket, {0, 0, 0, 0});
+  // 64 codes and a scale for a key and for a value, of 3 heads and 2 layers.
+  EXPECT_THAT(explain_text(p.graph, p.facts), HasSubstr("kv cache                   816 bytes  for each token of context"));
+  EXPECT_EQ(nlohmann::json::parse(explain_json(p.graph, p.facts))["memory"]["kv_bytes_per_token"], 816);
+}
+
 TEST(Explain, TextWithoutAPlanShowsTheGraphAlone) {
   const Planned p;
   const std::string text = explain_text(p.graph, {});

@@ -42,7 +42,7 @@ Result<std::vector<ValueType>> infer_paged(std::span<const ValueType> inputs, co
   if (!check.ok()) return check.outputs({});
   check.dim(2, 0, inputs[3].shape[0] + 1);
   const KvSpec& spec = inputs[1].kv;
-  check.require(is_float(spec.dtype), "the pool must hold f32, f16 or bf16");
+  check.require(is_kv_dtype(spec.dtype), "the pool must hold f32, f16, bf16 or i8");
   check.require(spec.heads == a.kv_heads && spec.head_dim == a.head_dim,
                 fmt::format("the pool has {} heads of {}, want {} of {}", spec.heads, spec.head_dim,
                             a.kv_heads, a.head_dim));
@@ -75,8 +75,7 @@ Cost cost_paged(const NodeSizes& sizes) {
     keys = std::min<double>(keys, a.window);
     stored = std::min(stored, a.window + tokens / seqs);
   }
-  const double cache = seqs * stored * 2 * a.kv_heads * a.head_dim *
-                       static_cast<double>(dtype_bytes(sizes.inputs[1].kv.dtype));
+  const double cache = seqs * stored * static_cast<double>(sizes.inputs[1].kv.token_bytes());
   return {.flops = tokens * a.heads * keys * 4 * a.head_dim, .bytes = all_bytes(sizes) + cache};
 }
 
@@ -202,7 +201,8 @@ AttentionAttrs shape(int heads, int kv_heads, int head_dim) {
           .scale = 1.0f / std::sqrt(static_cast<float>(head_dim))};
 }
 
-// Blocks are dealt out in a scattered order: a stride that is coprime to their number.
+// Blocks are dealt out in a scattered order: a stride that is coprime to their number. Columns that no query of the sequence
+// sees, behind its window or past its context, name block 0, whose content is NaN.
 OpCase paged(std::string name, AttentionAttrs attrs, DType dtype, std::vector<Sequence> sequences,
              bool strided = false) {
   int64_t columns = 1;
@@ -219,7 +219,9 @@ OpCase paged(std::string name, AttentionAttrs attrs, DType dtype, std::vector<Se
   for (const Sequence& sequence : sequences) {
     contexts.push_back(static_cast<double>(sequence.context));
     for (int64_t column = 0; column < columns; ++column) {
-      const bool is_used = column * kKvBlockTokens < sequence.context;
+      const int64_t first_seen =
+          attrs.window == 0 ? 0 : std::max<int64_t>(0, sequence.context - sequence.queries - attrs.window + 1);
+      const bool is_used = column * kKvBlockTokens < sequence.context && (column + 1) * kKvBlockTokens > first_seen;
       table.push_back(is_used ? static_cast<double>(1 + dealt++ * prime % used) : 0);
     }
   }
@@ -259,31 +261,42 @@ std::vector<OpCase> cases_paged() {
   everything.sinks = {0, 1, 2, -1, -2, 9};
   const AttentionAttrs smol = shape(9, 3, 64);
   std::vector<OpCase> all;
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i8}) {
     const std::string name(dtype_name(dtype));
     all.push_back(paged(name + "_one_key", shape(2, 1, 4), dtype, {{1, 1}}));
     all.push_back(paged(name + "_decode", shape(6, 2, 64), dtype, {{1, 700}}));
     all.push_back(paged(name + "_prefill", shape(6, 2, 64), dtype, {{70, 70}}, true));
     all.push_back(paged(name + "_ragged_batch", shape(4, 4, 24), dtype,
                         {{1, 255}, {5, 260}, {1, 256}, {33, 600}, {1, 257}, {0, 0}, {2, 2}}));
+    all.push_back(paged(name + "_window", windowed, dtype, {{1, 700}, {60, 300}, {3, 3}, {30, 560}}));
   }
   all.push_back(paged("odd_head_dim", shape(2, 1, 20), DType::f16, {{9, 50}}));
+  all.push_back(paged("i8_odd_head_dim", shape(2, 1, 21), DType::i8, {{9, 50}}));
   all.push_back(paged("head_dim_80", shape(2, 2, 80), DType::f16, {{3, 300}, {1, 20}}));
   all.push_back(paged("head_dim_128", shape(8, 2, 128), DType::f16, {{1, 530}, {4, 10}}));
+  all.push_back(paged("i8_head_dim_128", shape(8, 2, 128), DType::i8, {{1, 530}, {4, 10}}));
   all.push_back(paged("head_dim_256", shape(2, 1, 256), DType::bf16, {{5, 40}}));
   all.push_back(paged("one_kv_head_of_71", shape(71, 1, 64), DType::f16, {{1, 300}, {2, 17}}));
+  all.push_back(paged("i8_one_kv_head_of_71", shape(71, 1, 64), DType::i8, {{1, 300}, {2, 17}}));
   all.push_back(paged("chunked_prefill", shape(3, 3, 32), DType::f16, {{100, 612}}));
-  all.push_back(paged("window", windowed, DType::f16, {{1, 700}, {60, 300}, {3, 3}}));
+  all.push_back(paged("i8_chunked_prefill", shape(3, 3, 32), DType::i8, {{100, 612}}));
   all.push_back(paged("window_over_chunks", wide_window, DType::f32, {{20, 1000}, {1, 299}, {1, 301}}));
+  all.push_back(paged("i8_window_over_chunks", wide_window, DType::i8, {{20, 1000}, {1, 299}, {1, 301}}));
   all.push_back(paged("softcap", capped, DType::f16, {{1, 300}, {20, 20}}));
   all.push_back(paged("sinks", sinks, DType::f16, {{1, 300}, {20, 20}}));
   all.push_back(paged("window_softcap_sinks", everything, DType::bf16, {{1, 513}, {40, 290}}));
+  all.push_back(paged("i8_window_softcap_sinks", everything, DType::i8, {{1, 513}, {40, 290}}));
   all.push_back(paged("empty", shape(2, 1, 16), DType::f16, {{0, 0}}));
   for (const int64_t context : {512, 2048, 8192}) {
     all.push_back(for_bench(
         paged(fmt::format("smollm2_decode_{}", context), smol, DType::f16, {{1, context}}), "decode"));
   }
+  for (const DType dtype : {DType::f16, DType::i8}) {
+    all.push_back(for_bench(paged(fmt::format("smollm2_{}_decode_4096", dtype_name(dtype)), smol, dtype, {{1, 4096}}),
+                            "decode"));
+  }
   all.push_back(for_bench(paged("smollm2_prefill_512", smol, DType::f16, {{512, 512}}), "prefill"));
+  all.push_back(for_bench(paged("smollm2_i8_prefill_512", smol, DType::i8, {{512, 512}}), "prefill"));
   all.push_back(
       for_bench(paged("smollm2_batch_of_8", smol, DType::f16, std::vector<Sequence>(8, {1, 512})), "decode"));
   return all;

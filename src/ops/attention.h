@@ -1,6 +1,9 @@
 #pragma once
 // kv_write(k f32 [T, kv_heads * head_dim], v f32 [T, kv_heads * head_dim], kv_slot i32 [T], kv state) -> (nothing)
 // Stores row t at block kv_slot[t] / 16, place kv_slot[t] % 16, rounded to the pool's dtype. k and v may be strided.
+// In an i8 pool each head's vector of a token has a scale: peak / 127, where peak is its largest magnitude, and codes
+// x * (127 / peak) in float32, rounded to the nearest integer, halves to even. A peak below kKvFloor: scale and codes 0.
+// A vector that holds NaN or infinity: scale NaN, codes 0, so that what sees it is NaN and what does not is untouched.
 //
 // attention(q f32 [T, heads * head_dim], kv state, query_start i32 [S+1], context_len i32 [S], block_table i32 [S, B])
 //   -> f32 [T, heads * head_dim]
@@ -20,6 +23,7 @@
 
 namespace headrace::ops {
 inline constexpr int kAttentionChunk = 256;
+inline constexpr float kKvFloor = 0x1p-100f;  // 127 / peak and peak / 127 stay normal numbers
 
 struct AttentionAttrs {
   int32_t heads = 0;

@@ -179,6 +179,14 @@ HostTensor decode_weight(const CaseInput& input, int64_t columns, const std::vec
   return tensor;
 }
 
+// A vector as an i8 pool holds it: codes whose largest is 127, times a float32 scale. So the scale can be told from the values.
+void round_to_codes(double* values, int64_t count) {
+  double peak = 0;
+  for (int64_t i = 0; i < count; ++i) peak = std::max(peak, std::fabs(values[i]));
+  const auto scale = static_cast<double>(static_cast<float>(peak / 127));
+  for (int64_t i = 0; i < count; ++i) values[i] = scale == 0 ? 0 : std::nearbyint(values[i] / scale) * scale;
+}
+
 // Block 0 is what padding writes: NaN there shows in every result that reads it.
 std::shared_ptr<HostKv> make_kv(const CaseInput& input, Random random) {
   auto kv = std::make_shared<HostKv>();
@@ -188,7 +196,12 @@ std::shared_ptr<HostKv> make_kv(const CaseInput& input, Random random) {
   for (std::vector<double>* part : {&kv->keys, &kv->values}) {
     part->resize(static_cast<size_t>(kv->num_blocks * per_block), std::numeric_limits<double>::quiet_NaN());
     for (size_t i = static_cast<size_t>(per_block); i < part->size(); ++i) {
-      (*part)[i] = rounded(input.kv.dtype, random.normal() * input.scale);
+      (*part)[i] = random.normal() * input.scale;
+      if (input.kv.dtype != DType::i8) (*part)[i] = rounded(input.kv.dtype, (*part)[i]);
+    }
+    const int64_t dim = input.kv.head_dim;
+    for (int64_t i = per_block; input.kv.dtype == DType::i8 && i < kv->num_blocks * per_block; i += dim) {
+      round_to_codes(part->data() + i, dim);
     }
   }
   return kv;
@@ -376,22 +389,54 @@ void pack(const CaseInput& input, WeightLayout layout, int64_t rows, int64_t col
   }
 }
 
-// use(index into a HostKv's arrays, address of the key, address of the value), for each element of a pool.
+// One head's key or value of one token where a pool holds it.
+struct KvVector {
+  std::byte* first;
+  int64_t step;      // bytes from one number to the next
+  std::byte* scale;  // of an i8 pool
+};
+
+// use(index of the vector's first number in a HostKv's arrays, key, value), for each token and head of a pool.
 template <class Use>
-void each_place(const KvView& view, Use use) {
+void each_vector(const KvView& view, Use use) {
   const auto size = static_cast<int64_t>(dtype_bytes(view.spec.dtype));
-  const int64_t dim = view.spec.head_dim, head_elements = 2 * dim * kKvBlockTokens;
+  const int64_t dim = view.spec.head_dim;
+  const int64_t numbers = (kKvBlockTokens * dim * size + 63) / 64 * 64;  // bytes of a head's keys, and of its values
+  const int64_t scales = view.spec.dtype == DType::i8 ? kKvBlockTokens * 4 : 0;
   int64_t index = 0;
   for (int64_t block = 0; block < view.num_blocks; ++block) {
-    std::byte* at = view.data + block / kKvRunBlocks * view.run_stride + block % kKvRunBlocks * view.block_stride;
-    for (int64_t head = 0; head < view.spec.heads; ++head, at += head_elements * size) {
-      for (int64_t place = 0; place < kKvBlockTokens; ++place) {
-        for (int64_t d = 0; d < dim; ++d, ++index) {
-          use(index, at + (d * kKvBlockTokens + place) * size, at + ((kKvBlockTokens + place) * dim + d) * size);
-        }
+    std::byte* keys = view.data + block / kKvRunBlocks * view.run_stride + block % kKvRunBlocks * view.block_stride;
+    for (int64_t head = 0; head < view.spec.heads; ++head, keys += 2 * (numbers + scales)) {
+      std::byte* values = keys + numbers + scales;
+      for (int64_t place = 0; place < kKvBlockTokens; ++place, index += dim) {
+        use(index, KvVector{keys + place * size, kKvBlockTokens * size, keys + numbers + place * 4},
+            KvVector{values + place * dim * size, size, values + numbers + place * 4});
       }
     }
   }
+}
+
+// An i8 vector that is not a number: no code may count.
+constexpr double kCodeOfNan = 85;
+
+void store_vector(const KvSpec& spec, const double* values, const KvVector& to) {
+  if (spec.dtype != DType::i8) {
+    for (int d = 0; d < spec.head_dim; ++d) store_value(spec.dtype, values[d], to.first + d * to.step);
+    return;
+  }
+  double peak = 0;
+  for (int d = 0; d < spec.head_dim; ++d) peak = std::isnan(values[d]) ? values[d] : std::max(std::fabs(values[d]), peak);
+  const double scale = peak / 127;
+  store_value(DType::f32, scale, to.scale);
+  for (int d = 0; d < spec.head_dim; ++d) {
+    const double code = std::isnan(scale) ? kCodeOfNan : scale == 0 ? 0 : std::nearbyint(values[d] / scale);
+    store_value(DType::i8, code, to.first + d * to.step);
+  }
+}
+
+void load_vector(const KvSpec& spec, const KvVector& from, std::vector<double>& values) {
+  const double scale = spec.dtype == DType::i8 ? load_value(DType::f32, from.scale) : 1.0;
+  for (int d = 0; d < spec.head_dim; ++d) values.push_back(load_value(spec.dtype, from.first + d * from.step) * scale);
 }
 
 }  // namespace
@@ -416,13 +461,15 @@ void KernelMemory::add_input(const CaseData& data, const Kernel& kernel, const H
     const int64_t runs = (kv.num_blocks + kKvRunBlocks - 1) / kKvRunBlocks, run_stride = kKvRunBlocks * stride + 128;
     Block& block = add_block(name, static_cast<size_t>(runs * run_stride));
     arg.kv = {kv.spec, block.data, stride, run_stride, kv.num_blocks};
-    const auto size = dtype_bytes(kv.spec.dtype);
-    each_place(arg.kv, [&](int64_t i, std::byte* key, std::byte* val) {
-      store_value(kv.spec.dtype, kv.keys[i], key);
-      store_value(kv.spec.dtype, kv.values[i], val);
-      for (size_t byte = 0; byte < size; ++byte) {
-        block.owned[kGuardBytes + static_cast<size_t>(key - block.data) + byte] = true;
-        block.owned[kGuardBytes + static_cast<size_t>(val - block.data) + byte] = true;
+    const auto own = [&](const std::byte* first, size_t size) {
+      std::fill_n(block.owned.begin() + static_cast<int64_t>(kGuardBytes) + (first - block.data), size, true);
+    };
+    each_vector(arg.kv, [&](int64_t i, const KvVector& key, const KvVector& val) {
+      store_vector(kv.spec, &kv.keys[i], key);
+      store_vector(kv.spec, &kv.values[i], val);
+      for (const KvVector& vector : {key, val}) {
+        for (int d = 0; d < kv.spec.head_dim; ++d) own(vector.first + d * vector.step, dtype_bytes(kv.spec.dtype));
+        if (kv.spec.dtype == DType::i8) own(vector.scale, sizeof(float));
       }
     });
   } else {
@@ -481,9 +528,9 @@ HostTensor KernelMemory::input_tensor(int index) const {
 HostKv KernelMemory::input_kv(int index) const {
   const KvView& view = inputs_[index].kv;
   HostKv kv{view.spec, view.num_blocks, {}, {}};
-  each_place(view, [&](int64_t, const std::byte* key, const std::byte* value) {
-    kv.keys.push_back(load_value(view.spec.dtype, key));
-    kv.values.push_back(load_value(view.spec.dtype, value));
+  each_vector(view, [&](int64_t, const KvVector& key, const KvVector& value) {
+    load_vector(view.spec, key, kv.keys);
+    load_vector(view.spec, value, kv.values);
   });
   return kv;
 }

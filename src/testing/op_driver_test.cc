@@ -123,6 +123,119 @@ TEST(Attention, WidensEveryBfloatExactly) {
   expect_every_value_unchanged<bf16>(DType::bf16);
 }
 
+// The same for the codes of an i8 pool: -127 to 127 times a scale, rounded to float32 once.
+TEST(Attention, GivesEveryCodeTimesItsScale) {
+  constexpr int kDim = 255;
+  const std::vector<float> scales = {1.0f, 0x1.fffffep-3f, 0x1.555556p-90f, 3e36f / 127, 0.0f};
+  const auto seqs = static_cast<int64_t>(scales.size());
+  OpCase one{.name = "every code", .attrs = ops::AttentionAttrs{.heads = 1, .kv_heads = 1, .head_dim = kDim, .scale = 1.0f}};
+  CaseInput starts{.dtype = DType::i32, .dims = {seqs + 1}};
+  CaseInput contexts{.dtype = DType::i32, .dims = {seqs}, .values = std::vector<double>(scales.size(), 1.0)};
+  CaseInput table{.dtype = DType::i32, .dims = {seqs, 1}};
+  for (int i = 0; i <= seqs; ++i) starts.values.push_back(i);
+  for (int i = 0; i < seqs; ++i) table.values.push_back(i + 1);
+  one.inputs = {{.dims = {seqs, kDim}},
+                {.kind = ValueType::Kind::kv, .dims = {seqs + 1}, .kv = {.heads = 1, .head_dim = kDim, .dtype = DType::i8}},
+                starts,
+                contexts,
+                table};
+  Result<CaseData> data = make_case_data(ops::attention, one);
+  ASSERT_TRUE(data.has_value());
+  HostTensor want{DType::f32, {seqs, kDim}, {}};
+  for (int64_t seq = 0; seq < seqs; ++seq) {
+    for (int d = 0; d < kDim; ++d) {
+      const double value = (d - 127) * static_cast<double>(scales[seq]);
+      data->inputs[1].kv->values[(seq + 1) * kKvBlockTokens * kDim + d] = value;
+      want.values.push_back(static_cast<float>(value));
+    }
+  }
+  const Result<std::vector<HostTensor>> outputs = output_tensors(*data, data->inputs);
+  ASSERT_TRUE(outputs.has_value());
+  for (const Kernel* kernel : kernels_of(ops::attention)) {
+    if (kernel->device != DeviceKind::cpu || kernel->isa > detect_isa()) continue;
+    const KernelMemory memory(*data, *kernel, data->inputs, *outputs, {});
+    TeamState state(1);
+    Team team(state, 0);
+    kernel->run({}, memory.args(), team);
+    EXPECT_EQ(difference(memory.output(0), want, {0, 0}), "") << kernel->name;
+  }
+}
+
+// Two sequences of 2 and 40 queries over 200 and 210 keys, with a window of 50, so that blocks begin and end with tokens that
+// no query sees.
+class PoolWithNan : public ::testing::TestWithParam<DType> {
+ protected:
+  static constexpr int kWindow = 50, kDim = 16, kQueries[2] = {2, 40}, kContext[2] = {200, 210};
+  static constexpr int kColumns = (210 + kKvBlockTokens - 1) / kKvBlockTokens;
+
+  PoolWithNan() {
+    one_ = {.name = "pool with nan",
+            .attrs = ops::AttentionAttrs{.heads = 2, .kv_heads = 1, .head_dim = kDim, .scale = 0.25f, .window = kWindow}};
+    one_.inputs = {{.dims = {kQueries[0] + kQueries[1], 2 * kDim}},
+                   {.kind = ValueType::Kind::kv,
+                    .dims = {1 + 2 * kColumns},
+                    .kv = {.heads = 1, .head_dim = kDim, .window = kWindow, .dtype = GetParam()}},
+                   {.dtype = DType::i32, .dims = {3}, .values = {0, kQueries[0], kQueries[0] + kQueries[1]}},
+                   {.dtype = DType::i32, .dims = {2}, .values = {kContext[0], kContext[1]}},
+                   {.dtype = DType::i32, .dims = {2, kColumns}}};
+    for (int i = 0; i < 2 * kColumns; ++i) one_.inputs[4].values.push_back(1 + i);
+    data_ = *make_case_data(ops::attention, one_);
+  }
+  // The place of a token's key and value in a HostKv.
+  static int64_t at(int seq, int token) { return (kKvBlockTokens * (1 + seq * kColumns) + token) * int64_t{kDim}; }
+  void fill(int seq, int begin, int end, double value) {
+    HostKv& kv = *data_.inputs[1].kv;
+    std::fill(kv.keys.begin() + at(seq, begin), kv.keys.begin() + at(seq, end), value);
+    std::fill(kv.values.begin() + at(seq, begin), kv.values.begin() + at(seq, end), value);
+  }
+  std::vector<double> rows_of(const Kernel& kernel, int seq) const {
+    const Result<std::vector<HostTensor>> outputs = output_tensors(data_, data_.inputs);
+    const KernelMemory memory(data_, kernel, data_.inputs, *outputs, {});
+    TeamState state(1);
+    Team team(state, 0);
+    kernel.run({}, memory.args(), team);
+    const std::vector<double> all = memory.output(0).values;
+    const auto begin = all.begin() + seq * kQueries[0] * 2 * kDim;
+    return {begin, begin + kQueries[seq] * 2 * kDim};
+  }
+
+  OpCase one_;
+  CaseData data_;
+};
+
+TEST_P(PoolWithNan, CountsNowhereOutsideTheKeysThatAreSeen) {
+  for (const Kernel* kernel : kernels_of(ops::attention)) {
+    if (kernel->device != DeviceKind::cpu || kernel->isa > detect_isa()) continue;
+    data_ = *make_case_data(ops::attention, one_);
+    const std::vector<double> want[2] = {rows_of(*kernel, 0), rows_of(*kernel, 1)};
+    for (int seq = 0; seq < 2; ++seq) {
+      fill(seq, 0, kContext[seq] - kQueries[seq] - kWindow + 1, std::nan(""));
+      fill(seq, kContext[seq], kColumns * kKvBlockTokens, std::nan(""));
+    }
+    for (int seq = 0; seq < 2; ++seq) EXPECT_EQ(rows_of(*kernel, seq), want[seq]) << kernel->name;
+  }
+}
+
+TEST_P(PoolWithNan, StaysInItsSequence) {
+  for (const Kernel* kernel : kernels_of(ops::attention)) {
+    if (kernel->device != DeviceKind::cpu || kernel->isa > detect_isa()) continue;
+    data_ = *make_case_data(ops::attention, one_);
+    const std::vector<double> want[2] = {rows_of(*kernel, 0), rows_of(*kernel, 1)};
+    constexpr int kBad = 190, kFirstSeeing = kBad - (kContext[1] - kQueries[1]);  // of the second sequence's queries
+    fill(1, kBad, kBad + 1, std::nan(""));
+    EXPECT_EQ(rows_of(*kernel, 0), want[0]) << kernel->name;
+    const std::vector<double> got = rows_of(*kernel, 1);
+    for (size_t i = kFirstSeeing * 2 * kDim; i < got.size(); ++i) ASSERT_TRUE(std::isnan(got[i])) << kernel->name << " " << i;
+    // A code is always a number, so that a weight of 0 hides it: the rows before keep their values too.
+    for (size_t i = 0; GetParam() == DType::i8 && i < kFirstSeeing * 2 * kDim; ++i) {
+      ASSERT_EQ(got[i], want[1][i]) << kernel->name << " " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, PoolWithNan, ::testing::Values(DType::f32, DType::f16, DType::bf16, DType::i8),
+                         [](const auto& param) { return std::string(dtype_name(param.param)); });
+
 // ---- the driver's own test: rms_norm done wrong in one way each ---------------------------------
 
 using Mistake = void (*)(const NodeArgs& args, Team& team, int64_t row, float* y);

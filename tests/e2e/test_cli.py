@@ -78,7 +78,7 @@ class WrongUse(Contract):
                             ("--temperature", "nan"), ("--temperature", "-0.5"), ("--temperature", "3"),
                             ("--top-p", "0"), ("--top-p", "1.5"), ("--min-p", "inf"), ("--top-k", "-1"),
                             ("--seed", "-1"), ("--isa", "sse9"), ("--device", "tpu"), ("--threads", "100000"),
-                            ("--memory", "much"), ("--stop", ""), ("--log-level", "loud")]:
+                            ("--memory", "much"), ("--kv-dtype", "q8_0"), ("--stop", ""), ("--log-level", "loud")]:
             self.check(2, "run", TINY, "Hi", flag, value, says=flag)
         self.check(2, "serve", TINY, "--port", "65536", says="--port")
         self.check(2, "serve", TINY, "--api-key", "", says="--api-key")
@@ -378,6 +378,17 @@ class Inspect(Contract):
             self.assertEqual(node["kernel"]["device"], "cpu")
         self.assertIn("naive", self.check(0, "inspect", TINY, "--plan"))
 
+    def test_the_plan_says_what_a_token_of_context_takes(self):
+        shown = json.loads(self.check(0, "inspect", TINY, "--json"))["metadata"]
+        heads, layers = shown["llama.attention.head_count_kv"], shown["llama.block_count"]
+        width = shown["llama.embedding_length"] // shown["llama.attention.head_count"]
+        scale = 4
+        for args, vector in [([], 2 * width), (["--kv-dtype", "bf16"], 2 * width), (["--kv-dtype", "int8"], width + scale),
+                             (["--exact"], 4 * width), (["--exact", "--kv-dtype", "i8"], width + scale)]:
+            plan = json.loads(self.check(0, "inspect", TINY, "--plan", "--json", *args))["plan"]
+            self.assertEqual(plan["memory"]["kv_bytes_per_token"], layers * heads * 2 * vector, args)
+        self.check(2, "inspect", TINY, "--plan", "--kv-dtype", "f64", says="--kv-dtype: want f16, bf16, f32 or i8 (int8), got")
+
     def test_a_skipped_pass_leaves_more_nodes(self):
         def ops(*args):
             plan = json.loads(self.check(0, "inspect", TINY, "--plan", "--json", *args))["plan"]
@@ -466,7 +477,7 @@ class Perplexity(Contract):
     # over 4 chunks. It rounds the activations of every product to 8 bits and so differs from both.
     @needs_model
     def test_the_figure_is_that_of_llama_cpp(self):
-        for more in [], ["--exact"]:
+        for more in [], ["--exact"], ["--kv-dtype", "i8"], ["--kv-dtype", "bf16"]:
             shown = json.loads(self.check(0, "perplexity", MODEL, "--text", GOLDEN / "prose.txt", "--json", *more))
             self.assertEqual(shown["chunks"], 4)
             self.assertAlmostEqual(shown["perplexity"] / 28.7042, 1, delta=0.005)

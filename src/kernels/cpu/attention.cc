@@ -1,6 +1,6 @@
 // kv_write, attention, attention_ragged. Work is dealt in tiles of (sequence, kv head, up to 24 rows); when
 // there are few tiles and long contexts (decode), in (tile, chunk) with the chunks merged after a barrier.
-// Decode must read the keys and values of its context once: 2 * kv_heads * head_dim * 2 bytes a key; prefill
+// Decode must read the keys and values of its context once: KvSpec::token_bytes() a key; prefill
 // is bound by 4 * head_dim operations a (row, key). The bits of a row are those of attention_tile.h whatever
 // the split.
 #include "ops/attention.h"
@@ -13,12 +13,54 @@ namespace {
 // ---- kv_write -----------------------------------------------------------------------------------
 
 template <class T>
+HR_INLINE void write_head(const KvView& kv, int64_t block, int head, int place, const float* k, const float* v) {
+  const int dim = kv.spec.head_dim;
+  T* keys = kv.key_block<T>(block, head) + place;
+  T* values = kv.value_block<T>(block, head) + int64_t{place} * dim;
+  for (int i = 0; i < dim; ++i) keys[i * kBlock] = narrow<T>(k[i]);
+  int d = 0;
+  for (; d + kLanes <= dim; d += kLanes) store(values + d, load(v + d));
+  for (; d < dim; ++d) values[d] = narrow<T>(v[d]);
+}
+
+// Writes the codes of a vector `stride` apart and returns its scale.
+HR_INLINE float write_codes(const float* x, int dim, int8_t* out, int stride) {
+  // Magnitudes compare as integers, where what is not finite comes last.
+  int32_t peak_bits = 0;
+  for (int i = 0; i < dim; ++i) {
+    int32_t bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    bits &= 0x7FFFFFFF;
+    peak_bits = bits > peak_bits ? bits : peak_bits;
+  }
+  float peak;
+  std::memcpy(&peak, &peak_bits, sizeof peak);
+  const bool finite = peak_bits < 0x7F800000;
+  const bool coded = finite && peak >= ops::kKvFloor;
+  const Lanes inverse = broadcast(coded ? 127.0f / peak : 0.0f);
+  for (int i = 0; i < dim; i += kLanes) {
+    const int count = static_cast<int>(at_most(kLanes, dim - i));
+    int8_t codes[kLanes] = {};
+    if (coded) store(codes, (count == kLanes ? load(x + i) : load_part(x + i, count)) * inverse);
+    for (int j = 0; j < count; ++j) out[(i + j) * stride] = codes[j];
+  }
+  return !finite ? __builtin_nanf("") : coded ? peak / 127.0f : 0.0f;
+}
+
+template <>
+HR_INLINE void write_head<int8_t>(const KvView& kv, int64_t block, int head, int place, const float* k, const float* v) {
+  const int dim = kv.spec.head_dim;
+  kv.key_scales(block, head)[place] = write_codes(k, dim, kv.key_block<int8_t>(block, head) + place, kBlock);
+  kv.value_scales(block, head)[place] =
+      write_codes(v, dim, kv.value_block<int8_t>(block, head) + int64_t{place} * dim, 1);
+}
+
+template <class T>
 void write_rows(const NodeArgs& args, Team& team) {
   const TensorView& k = args.inputs[0].tensor;
   const TensorView& v = args.inputs[1].tensor;
   const int32_t* slots = args.inputs[2].tensor.as<int32_t>();
   const KvView& kv = args.inputs[3].kv;
-  const int dim = kv.spec.head_dim;
   // Sixteen tokens to a member: two that write one block's keys would share every cache line of it.
   const Team::Range rows = team.share(k.dims[0], kBlock);
   for (int64_t t = rows.begin; t < rows.end; ++t) {
@@ -26,14 +68,8 @@ void write_rows(const NodeArgs& args, Team& team) {
     const int place = slots[t] % kBlock;
     if (slots[t] < 0 || block >= kv.num_blocks) continue;
     for (int head = 0; head < kv.spec.heads; ++head) {
-      const float* from_k = k.row<float>(t) + int64_t{head} * dim;
-      const float* from_v = v.row<float>(t) + int64_t{head} * dim;
-      T* keys = kv.key_block<T>(block, head) + place;
-      T* values = kv.value_block<T>(block, head) + int64_t{place} * dim;
-      for (int i = 0; i < dim; ++i) keys[i * kBlock] = narrow<T>(from_k[i]);
-      int d = 0;
-      for (; d + kLanes <= dim; d += kLanes) store(values + d, load(from_v + d));
-      for (; d < dim; ++d) values[d] = narrow<T>(from_v[d]);
+      const int64_t column = int64_t{head} * kv.spec.head_dim;
+      write_head<T>(kv, block, head, place, k.row<float>(t) + column, v.row<float>(t) + column);
     }
   }
 }
@@ -44,6 +80,8 @@ void run_kv_write(const StepContext&, const NodeArgs& args, Team& team) {
       return write_rows<f16>(args, team);
     case DType::bf16:
       return write_rows<bf16>(args, team);
+    case DType::i8:
+      return write_rows<int8_t>(args, team);
     default:
       return write_rows<float>(args, team);
   }
@@ -57,15 +95,20 @@ struct PagedSource {
   const KvView& kv;
   const int32_t* table;
   int kv_head;
-  const T* keys(int64_t block) const { return kv.key_block<T>(table[block], kv_head); }
+  KeyBlock<T> keys(int64_t block) const {
+    const float* scales = nullptr;
+    if constexpr (KeyBlock<T>::kScaled) scales = kv.key_scales(table[block], kv_head);
+    return {kv.key_block<T>(table[block], kv_head), scales};
+  }
   const T* values(int64_t block) const { return kv.value_block<T>(table[block], kv_head); }
+  const float* value_scales(int64_t block) const { return kv.value_scales(table[block], kv_head); }
   int64_t value_stride() const { return kv.spec.head_dim; }
   // Blocks lie far apart, 2 KB of keys and of values in each: left alone, a core waits for every one.
-  void fetch_keys(int64_t block) const { fetch(keys(block)); }
+  void fetch_keys(int64_t block) const { fetch(kv.key_block<T>(table[block], kv_head)); }
   void fetch_values(int64_t block) const { fetch(values(block)); }
   void fetch(const T* at) const {
     const auto* line = reinterpret_cast<const char*>(at);
-    const auto* end = reinterpret_cast<const char*>(at + int64_t{kv.spec.head_dim} * kBlock);
+    const char* end = line + KvSpec::side_bytes(kv.spec.head_dim, sizeof(T));
     for (; line < end; line += 64) __builtin_prefetch(line);
   }
 };
@@ -80,7 +123,7 @@ struct RowSource {
   int64_t num_keys;
   int head_dim;
   float* memory;  // [kBlocksAtOnce][head_dim][kBlock]
-  const float* keys(int64_t block) const {
+  KeyBlock<float> keys(int64_t block) const {
     const int64_t first = block * kBlock;
     float* transposed = memory + block % kBlocksAtOnce * head_dim * kBlock;
     const int count = static_cast<int>(at_most(kBlock, num_keys - first));
@@ -91,7 +134,7 @@ struct RowSource {
     for (int j = count; j < kBlock; ++j) {
       for (int d = 0; d < head_dim; ++d) transposed[d * kBlock + j] = 0.0f;
     }
-    return transposed;
+    return {transposed, nullptr};
   }
   const float* values(int64_t block) const { return v + block * kBlock * v_stride; }
   int64_t value_stride() const { return v_stride; }
@@ -393,6 +436,8 @@ void run_attention(const StepContext&, const NodeArgs& args, Team& team) {
       return run_paged<f16>(args, team);
     case DType::bf16:
       return run_paged<bf16>(args, team);
+    case DType::i8:
+      return run_paged<int8_t>(args, team);
     default:
       return run_paged<float>(args, team);
   }

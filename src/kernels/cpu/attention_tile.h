@@ -98,9 +98,17 @@ constexpr int blocks_together() {
   return 1;
 }
 
-// scores[r][b * 16 ..] = query r . key, for the 16 keys of each of B blocks stored [head_dim][16].
+// The 16 keys of a block, [head_dim][16]; of codes, a scale for each.
+template <class T>
+struct KeyBlock {
+  static constexpr bool kScaled = sizeof(T) == 1;
+  const T* keys;
+  const float* scales;  // null unless kScaled
+};
+
+// scores[r][b * 16 ..] = query r . key, for the keys of each of B blocks.
 template <int R, int B, class T>
-HR_INLINE void score_blocks(const T* const* keys, const float* query, int64_t stride, int head_dim,
+HR_INLINE void score_blocks(const KeyBlock<T>* blocks, const float* query, int64_t stride, int head_dim,
                             float* scores) {
   Lanes sums[B][R];
   for (int b = 0; b < B; ++b) {
@@ -110,26 +118,30 @@ HR_INLINE void score_blocks(const T* const* keys, const float* query, int64_t st
     Lanes q[R];
     for (int r = 0; r < R; ++r) q[r] = broadcast(query[r * stride + d]);
     for (int b = 0; b < B; ++b) {
-      const Lanes key = load(keys[b] + d * kBlock);
+      const Lanes key = load(blocks[b].keys + d * kBlock);
       for (int r = 0; r < R; ++r) sums[b][r] = mul_add(q[r], key, sums[b][r]);
     }
   }
   for (int b = 0; b < B; ++b) {
+    if constexpr (KeyBlock<T>::kScaled) {
+      const Lanes scale = load(blocks[b].scales);
+      for (int r = 0; r < R; ++r) sums[b][r] = sums[b][r] * scale;
+    }
     for (int r = 0; r < R; ++r) store(scores + r * kChunk + b * kBlock, sums[b][r]);
   }
 }
 
 // The same for `count` blocks, at most kBlocksAtOnce.
 template <int R, class T>
-HR_INLINE void score_rows(const T* const* keys, int count, const float* query, int64_t stride, int head_dim,
+HR_INLINE void score_rows(const KeyBlock<T>* blocks, int count, const float* query, int64_t stride, int head_dim,
                           float* scores) {
   constexpr int kTogether = blocks_together<R>();
   int b = 0;
   for (; b + kTogether <= count; b += kTogether) {
-    score_blocks<R, kTogether>(keys + b, query, stride, head_dim, scores + b * kBlock);
+    score_blocks<R, kTogether>(blocks + b, query, stride, head_dim, scores + b * kBlock);
   }
   if constexpr (kTogether > 1) {
-    for (; b < count; ++b) score_blocks<R, 1>(keys + b, query, stride, head_dim, scores + b * kBlock);
+    for (; b < count; ++b) score_blocks<R, 1>(blocks + b, query, stride, head_dim, scores + b * kBlock);
   }
 }
 
@@ -208,9 +220,11 @@ HR_INLINE int clamp_lane(int64_t lane) {
 }
 
 // Turns one row's scores of a chunk into exponentials, 0 where keys [begin, end) do not reach. [0, blocks)
-// are the blocks that the tile computes, counted from the chunk's start like begin and end.
-HR_INLINE Softmax soften(const ops::AttentionAttrs& a, float* row, int first_block, int end_block, int begin,
-                         int end) {
+// are the blocks that the tile computes, counted from the chunk's start like begin and end. The exponentials
+// of codes are then weighted by their values' scales: the sum is not.
+template <class Source>
+HR_INLINE Softmax soften(const ops::AttentionAttrs& a, const Source& source, int64_t chunk, float* row,
+                         int first_block, int end_block, int begin, int end) {
   const int first = begin / kBlock;
   const int last = (end + kBlock - 1) / kBlock;
   Lanes top = broadcast(kMinusInfinity);
@@ -227,9 +241,15 @@ HR_INLINE Softmax soften(const ops::AttentionAttrs& a, float* row, int first_blo
   const Lanes shift = broadcast(peak);
   Lanes total = zero();
   for (int b = first; b < last; ++b) {
-    const Lanes weight = exp(load(row + b * kBlock) - shift);
-    store(row + b * kBlock, weight);
+    Lanes weight = exp(load(row + b * kBlock) - shift);
     total = total + weight;
+    if constexpr (KeyBlock<typename Source::Element>::kScaled) {
+      weight = weight * load(source.value_scales(chunk * kBlocksPerChunk + b));
+      const int low = clamp_lane(begin - b * kBlock);
+      const int high = clamp_lane(end - b * kBlock);
+      if (low > 0 || high < kLanes) weight = keep_range(weight, low, high, 0.0f);  // a scale may be NaN
+    }
+    store(row + b * kBlock, weight);
   }
   for (int b = first_block; b < first; ++b) store(row + b * kBlock, zero());
   for (int b = last; b < end_block; ++b) store(row + b * kBlock, zero());
@@ -279,18 +299,18 @@ void compute_chunk(const ops::AttentionAttrs& a, const Source& source, const Til
       for (int v = b; v < b + kBlocksAtOnce && v < end_block; ++v) source.fetch_values(chunk * kBlocksPerChunk + v);
     }
     const int count = static_cast<int>(at_most(kBlocksAtOnce, end_block - b));
-    const typename Source::Element* keys[kBlocksAtOnce] = {};
-    for (int i = 0; i < count; ++i) keys[i] = source.keys(chunk * kBlocksPerChunk + b + i);
+    KeyBlock<typename Source::Element> blocks[kBlocksAtOnce] = {};
+    for (int i = 0; i < count; ++i) blocks[i] = source.keys(chunk * kBlocksPerChunk + b + i);
     over_row_groups(
         tile.rows, [&]<int R>(int row) __attribute__((always_inline)) {
-          score_rows<R>(keys, count, w.query + row * w.stride, w.stride, a.head_dim,
+          score_rows<R>(blocks, count, w.query + row * w.stride, w.stride, a.head_dim,
                         w.weight + row * kChunk + b * kBlock);
         });
   }
   for (int row = 0; row < tile.rows; ++row) {
     float* weights = w.weight + row * kChunk;
     if (sees(tile, row, chunk)) {
-      softmax[row] = soften(a, weights, first_block, end_block,
+      softmax[row] = soften(a, source, chunk, weights, first_block, end_block,
                             static_cast<int>(at_least(tile.range[row].begin - base, 0)),
                             static_cast<int>(at_most(tile.range[row].end - base, kChunk)));
     } else {

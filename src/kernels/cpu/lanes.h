@@ -44,8 +44,15 @@ HR_INLINE Lanes load(const bf16* p) {
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
 }
+HR_INLINE Lanes load(const int8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
 HR_INLINE void store(float* p, Lanes a) {
   _mm512_storeu_ps(p, a.v);
+}
+// To the nearest integer, halves to even; values in [-128, 127].
+HR_INLINE void store(int8_t* p, Lanes a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
 }
 HR_INLINE void store(f16* p, Lanes a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
@@ -126,9 +133,21 @@ HR_INLINE Lanes load(const bf16* p) {
   const __m256i hi = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(q + 1)), 16);
   return {_mm256_castsi256_ps(lo), _mm256_castsi256_ps(hi)};
 }
+HR_INLINE Lanes load(const int8_t* p) {
+  const __m256i lo = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m256i hi = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)));
+  return {_mm256_cvtepi32_ps(lo), _mm256_cvtepi32_ps(hi)};
+}
 HR_INLINE void store(float* p, Lanes a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
+}
+// To the nearest integer, halves to even; values in [-128, 127].
+HR_INLINE void store(int8_t* p, Lanes a) {
+  const __m256i lo = _mm256_cvtps_epi32(a.lo), hi = _mm256_cvtps_epi32(a.hi);
+  const __m128i low = _mm_packs_epi32(_mm256_castsi256_si128(lo), _mm256_extracti128_si256(lo, 1));
+  const __m128i high = _mm_packs_epi32(_mm256_castsi256_si128(hi), _mm256_extracti128_si256(hi, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(low, high));
 }
 HR_INLINE void store(f16* p, Lanes a) {
   __m128i* q = reinterpret_cast<__m128i*>(p);
@@ -236,8 +255,24 @@ HR_INLINE Lanes load(const f16* p) {
     return reinterpret_cast<Quad>(reinterpret_cast<QuadBits>(value) | ((bits & 0x8000u) << 16));
   });
 }
+HR_INLINE Lanes load(const int8_t* p) {
+  return each([&](int i) {
+    int8_t __attribute__((vector_size(4))) codes;
+    std::memcpy(&codes, p + 4 * i, sizeof codes);
+    return __builtin_convertvector(codes, Quad);
+  });
+}
 HR_INLINE void store(float* p, Lanes a) {
   std::memcpy(p, &a, sizeof a);
+}
+// To the nearest integer, halves to even; values in [-128, 127].
+HR_INLINE void store(int8_t* p, Lanes a) {
+  for (int i = 0; i < kLanes; ++i) {
+    const float shifted = a.v[i / 4][i % 4] + 12582912.0f;  // the low bits then hold the integer
+    int32_t bits;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    p[i] = static_cast<int8_t>(bits);
+  }
 }
 HR_INLINE Lanes load_part(const float* p, int n) {
   float values[kLanes] = {};
