@@ -65,7 +65,7 @@ std::shared_ptr<RequestState> make_request_state(Request request, std::shared_pt
     sequence->stop_ids = stop_ids;
     sequence->min_tokens = request.min_tokens;
     sequence->max_tokens = request.max_tokens;
-    sequence->num_logprobs = beams ? state->beams->num_candidates() : request.logprobs;
+    sequence->num_logprobs = beams ? std::max(state->beams->num_candidates(), request.logprobs) : request.logprobs;
     if (choice == 0) sequence->num_prompt_logprobs = request.prompt_logprobs;
     sequence->max_pending_tokens = beams ? 0 : max_pending_tokens(request.sampling);
     sequence->num_prompt_tokens = static_cast<int32_t>(request.prompt.size());

@@ -14,7 +14,7 @@
 namespace headrace::testing {
 
 // Collects events; checks that they come in an order that the contract allows.
-class CollectingSink final : public engine::EventSink {
+class CollectingSink : public engine::EventSink {
  public:
   explicit CollectingSink(int32_t choices = 1)
       : tokens_(choices), finish_(choices, engine::FinishReason::none), end_token_(choices, -1), logprobs_(choices) {}
