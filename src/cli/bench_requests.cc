@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -60,15 +59,34 @@ std::vector<int32_t> prompt_of(int64_t number, int32_t length, int64_t vocab_siz
   return ids;
 }
 
-// Steps as the engine tells of them.
+// Steps as the engine tells of them. A request's end is told before the step that brought it.
 class StepCounter final : public engine::EngineObserver {
  public:
-  void on_step(double, int tokens, int) override { tokens_ += static_cast<uint64_t>(tokens); }
-  void on_finish(const engine::RequestTiming&, engine::FinishReason) override {}
-  uint64_t tokens() const { return tokens_; }
+  void on_step(double, int tokens, int) override {
+    const std::lock_guard lock(mutex_);
+    tokens_ += static_cast<uint64_t>(tokens);
+    step_is_out_ = false;
+    changed_.notify_all();
+  }
+  void on_finish(const engine::RequestTiming&, engine::FinishReason) override {
+    const std::lock_guard lock(mutex_);
+    ++finished_;
+    step_is_out_ = true;
+  }
+  // The tokens of all steps, once `requests` have ended and the last step has been told of: the engine's figures have it too then. An
+  // abort may have no step, and is not waited for long.
+  uint64_t tokens_after(int64_t requests) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(1), [&] { return finished_ >= requests && !step_is_out_; });
+    return tokens_;
+  }
 
  private:
-  std::atomic<uint64_t> tokens_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t tokens_ = 0;
+  int64_t finished_ = 0;
+  bool step_is_out_ = false;
 };
 
 // Counts the requests that have ended, for a thread that waits for all.
@@ -159,13 +177,14 @@ Result<Outcome> run_engine(const ModelOptions& options, const load::Lengths& len
   Outcome out;
   // What the first step of a process pays is not counted.
   constexpr int64_t kWarmup = int64_t{1} << 40;
-  HR_ASSIGN_OR_RETURN([[maybe_unused]] const auto warmed, answer_all(*model, {{32}, {4}}, kWarmup, out.interrupted));
   const auto steps = std::make_shared<StepCounter>();
   model->engine().set_observer(steps);
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const auto warmed, answer_all(*model, {{1}, {1}}, kWarmup, out.interrupted));
+  const uint64_t tokens_before = steps->tokens_after(1);
   const engine::EngineStats before = model->engine().stats();
   HR_ASSIGN_OR_RETURN(const auto sinks, answer_all(*model, lengths, 0, out.interrupted));
+  out.step_tokens = steps->tokens_after(1 + static_cast<int64_t>(sinks.size())) - tokens_before;
   const engine::EngineStats after = model->engine().stats();
-  model->engine().set_observer(nullptr);
   TimePoint begin = TimePoint::max(), end{};
   for (const auto& sink : sinks) {
     const engine::RequestTiming& timing = sink->timing;
@@ -178,7 +197,6 @@ Result<Outcome> run_engine(const ModelOptions& options, const load::Lengths& len
   out.model = model->card().id;
   out.seconds = std::max(0.0, seconds_between(begin, end));
   out.steps = after.steps - before.steps;
-  out.step_tokens = steps->tokens();
   out.preemptions = after.preemptions - before.preemptions;
   out.seq_steps = after.seq_steps - before.seq_steps;
   out.kv_live = after.kv_live_token_steps - before.kv_live_token_steps;

@@ -316,7 +316,7 @@ class ServeRun {
     row("TPOT, ms", f.tpot_ms);
     row("inter-token, ms", f.itl_ms);
     row("E2E, ms", f.e2e_ms);
-    if (f.late_ms.p99 > 1) row("sent late, ms", f.late_ms);
+    if (!bench_.sweep && !std::isinf(bench_.rate)) row("sent late, ms", f.late_ms);
     fmt::print("\n{} prompt tokens, {} output tokens{}; client {:.1f}% of one core\n", f.prompt_tokens, f.output_tokens,
                f.counted_by_server ? "" : " (chunks were counted: the server says no usage)",
                run.seconds > 0 ? run.cpu_seconds / run.seconds * 100 : 0.0);
