@@ -1,6 +1,6 @@
-// load_bench [STREAMS] [TOKENS_PER_S] [SECONDS]: what the load generator itself costs. A second process replays streams of events, a
-// chunk a token, each in a write of its own and on time; this one measures them. Prints a JSON line: tokens/s that came, processor time a
-// token, and the inter-token latency beside the one that was sent.
+// load_bench [STREAMS] [TOKENS_PER_S] [SECONDS]: what the load generator itself costs. A second process replays streams of
+// events, a chunk a token, each in a write of its own and on time; this one measures them. Prints a JSON line: tokens/s that
+// came, processor time a token, and the inter-token latency beside the one that was sent.
 #include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,16 +15,19 @@ namespace {
 
 using namespace headrace;
 
-// As Headrace's own chunks: 230 bytes.
-constexpr const char* kToken =
-    R"({"id":"cmpl-7f3b1c9e2d4a5b60","object":"text_completion","created":1700000000,"model":"SmolLM2-135M-Instruct","choices":[{"index":0,"text":" wheel","logprobs":null,"finish_reason":null}],"usage":null})";
-constexpr const char* kLast =
-    R"({"id":"cmpl-7f3b1c9e2d4a5b60","object":"text_completion","created":1700000000,"model":"SmolLM2-135M-Instruct","choices":[{"index":0,"text":" wheel","logprobs":null,"finish_reason":"length"}],"usage":null})";
+// As Headrace's own chunks: 200 bytes.
+std::string chunk(std::string_view finish) {
+  return fmt::format(
+      R"({{"id":"cmpl-7f3b1c9e2d4a5b60","object":"text_completion","created":1700000000,"model":"SmolLM2-135M-Instruct",)"
+      R"("choices":[{{"index":0,"text":" wheel","logprobs":null,"finish_reason":{}}}],"usage":null}})",
+      finish);
+}
 
 [[noreturn]] void replay(int port_pipe, int tokens, std::chrono::microseconds gap) {
   testing::ScriptedReply reply{{testing::stream_head()}};
-  for (int i = 0; i < tokens; ++i) reply.pieces.push_back(testing::stream_event(i + 1 < tokens ? kToken : kLast, gap));
-  reply.pieces.push_back(testing::stream_event(fmt::format(R"({{"choices":[],"usage":{{"prompt_tokens":16,"completion_tokens":{}}}}})", tokens)));
+  for (int i = 0; i < tokens; ++i) reply.pieces.push_back(testing::stream_event(chunk(i + 1 < tokens ? "null" : "\"length\""), gap));
+  reply.pieces.push_back(
+      testing::stream_event(fmt::format(R"({{"choices":[],"usage":{{"prompt_tokens":16,"completion_tokens":{}}}}})", tokens)));
   reply.pieces.push_back(testing::stream_event("[DONE]"));
   reply.pieces.push_back(testing::stream_end());
   testing::ScriptedServer server([&reply](const testing::ScriptedRequest&) { return reply; });
@@ -66,9 +69,12 @@ int main(int argc, char** argv) {
     return 1;
   }
   const load::Figures f = load::figures_of(*run, {});
-  fmt::print(R"({{"bench":"load","streams":{},"completed":{},"tokens_per_s":{:.0f},"cpu_us_per_token":{:.3f},"cpu_share":{:.3f},)"
-             R"("itl_sent_ms":{:.3f},"itl_mean_ms":{:.3f},"itl_p99_ms":{:.3f}}})" "\n",
-             streams, f.completed, f.output_tokens_per_s, run->cpu_seconds * 1e6 / static_cast<double>(std::max<int64_t>(1, f.output_tokens)),
-             run->cpu_seconds / run->seconds, gap_s * 1e3, f.itl_ms.mean, f.itl_ms.p99);
+  fmt::print(
+      R"({{"bench":"load","streams":{},"completed":{},"tokens_per_s":{:.0f},"cpu_us_per_token":{:.3f},"cpu_share":{:.3f},)"
+      R"("itl_sent_ms":{:.3f},"itl_mean_ms":{:.3f},"itl_p99_ms":{:.3f}}})"
+      "\n",
+      streams, f.completed, f.output_tokens_per_s,
+      run->cpu_seconds * 1e6 / static_cast<double>(std::max<int64_t>(1, f.output_tokens)), run->cpu_seconds / run->seconds,
+      gap_s * 1e3, f.itl_ms.mean, f.itl_ms.p99);
   return f.completed == streams ? 0 : 1;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""serve_peers.py BUILD VENV [--rounds 3] [--step-ms 20] ...: `headrace bench serve` beside other load generators on one server.
+"""serve_peers.py BUILD VENV [--rounds 3] [--step-ms 50] ...: `headrace bench serve` beside other load generators on one server.
 
 BUILD holds `headrace` and `fake_server`, VENV is a virtual environment with guidellm==0.8.1 and aiperf==0.13.0 (either may be missing).
 The server answers with a token a step of --step-ms, so that a step's time bounds what can differ. All send the same number of requests
@@ -112,11 +112,11 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("venv", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--step-ms", type=int, default=20)
+    parser.add_argument("--step-ms", type=int, default=50)
     parser.add_argument("--requests", type=int, default=96)
     parser.add_argument("--rate", type=float, default=7.03)
     parser.add_argument("--prompt-tokens", type=int, default=64)
-    parser.add_argument("--output-tokens", type=int, default=64)
+    parser.add_argument("--output-tokens", type=int, default=32)
     args = parser.parse_args()
     peers = [kind(args.build, args.venv) for kind in (Headrace, Guidellm, Aiperf)]
     peers = [peer for peer in peers if peer.program.exists()]

@@ -73,8 +73,8 @@ class StepCounter final : public engine::EngineObserver {
     ++finished_;
     step_is_out_ = true;
   }
-  // The tokens of all steps, once `requests` have ended and the last step has been told of: the engine's figures have it too then. An
-  // abort may have no step, and is not waited for long.
+  // The tokens of all steps, once `requests` have ended and the last step has been told of: the engine's figures have it too
+  // then. An abort may have no step, and is not waited for long.
   uint64_t tokens_after(int64_t requests) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(1), [&] { return finished_ >= requests && !step_is_out_; });
@@ -128,8 +128,8 @@ class Sink final : public engine::EventSink {
   Ended& ended_;
 };
 
-Result<std::vector<std::shared_ptr<Sink>>> answer_all(engine::ServingModel& model, const load::Lengths& lengths, int64_t first_number,
-                                                      bool& interrupted) {
+Result<std::vector<std::shared_ptr<Sink>>> answer_all(engine::ServingModel& model, const load::Lengths& lengths,
+                                                      int64_t first_number, bool& interrupted) {
   const auto count = static_cast<int64_t>(lengths.prompt.size());
   std::vector<engine::Request> requests(lengths.prompt.size());
   for (int64_t i = 0; i < count; ++i) {
@@ -219,7 +219,8 @@ Result<Outcome> run_static(const ModelOptions& options, const load::Lengths& len
   }
   Outcome out;
   // What the first step of a process pays is not counted.
-  const std::vector<engine::StaticRequest> warmup = {{std::vector<int32_t>(static_cast<size_t>(std::min<int64_t>(32, context - 1)), 1), 1}};
+  const std::vector<engine::StaticRequest> warmup = {
+      {std::vector<int32_t>(static_cast<size_t>(std::min<int64_t>(32, context - 1)), 1), 1}};
   HR_ASSIGN_OR_RETURN([[maybe_unused]] const auto warmed, batches->run(warmup));
   const engine::StaticStats before = batches->stats();
   std::vector<engine::StaticRequest> requests;
@@ -229,7 +230,8 @@ Result<Outcome> run_static(const ModelOptions& options, const load::Lengths& len
   ProgressBar bar("measuring");
   const TimePoint begin = Clock::now();
   HR_ASSIGN_OR_RETURN(const auto answers, batches->run(requests, [&](size_t done) {
-    bar.update(static_cast<double>(done) / static_cast<double>(requests.size()), fmt::format("{} of {} requests", done, requests.size()));
+    bar.update(static_cast<double>(done) / static_cast<double>(requests.size()),
+               fmt::format("{} of {} requests", done, requests.size()));
     return !InterruptGuard::interrupted();
   }));
   out.seconds = seconds_between(begin, Clock::now());
@@ -249,44 +251,47 @@ Result<Outcome> run_static(const ModelOptions& options, const load::Lengths& len
   return out;
 }
 
-double per_second(int64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
+double per_second(int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
 
 void print_json(const RequestsBench& bench, const ModelOptions& model, const Outcome& out) {
   const auto summary = [](const std::vector<double>& values) {
     const load::Summary s = load::summarize(values);
     return Json{{"mean", s.mean}, {"p50", s.p50}, {"p90", s.p90}, {"p99", s.p99}, {"max", s.max}};
   };
-  const Json json = {{"model", out.model},
-                     {"requests_file", bench.file},
-                     {"batching", bench.static_batch > 0 ? "static" : "continuous"},
-                     {"batch", bench.static_batch > 0 ? bench.static_batch : model.serving.config.max_seqs},
-                     {"completed", out.e2e_ms.size()},
-                     {"interrupted", out.interrupted},
-                     {"duration_s", out.seconds},
-                     {"prompt_tokens", out.prompt_tokens},
-                     {"output_tokens", out.output_tokens},
-                     {"output_tokens_per_s", per_second(out.output_tokens, out.seconds)},
-                     {"total_tokens_per_s", per_second(out.output_tokens + out.prompt_tokens, out.seconds)},
-                     {"ttft_ms", summary(out.ttft_ms)},
-                     {"tpot_ms", summary(out.tpot_ms)},
-                     {"e2e_ms", summary(out.e2e_ms)},
-                     {"steps", out.steps},
-                     {"tokens_per_step", out.steps > 0 ? static_cast<double>(out.step_tokens) / static_cast<double>(out.steps) : 0.0},
-                     {"computed_tokens", out.step_tokens},
-                     {"preemptions", out.preemptions},
-                     {"kv_use", out.kv_use()},
-                     {"kv_use_if_longest_reserved", out.reserved_use(out.longest)},
-                     {"kv_use_if_context_reserved", out.reserved_use(out.max_context)},
-                     {"longest_request", out.longest},
-                     {"max_context", out.max_context},
-                     {"peak_rss_bytes", peak_rss_bytes()},
-                     {"peak_device_bytes", out.device_peak}};
+  const Json json = {
+      {"model", out.model},
+      {"requests_file", bench.file},
+      {"batching", bench.static_batch > 0 ? "static" : "continuous"},
+      {"batch", bench.static_batch > 0 ? bench.static_batch : model.serving.config.max_seqs},
+      {"completed", out.e2e_ms.size()},
+      {"interrupted", out.interrupted},
+      {"duration_s", out.seconds},
+      {"prompt_tokens", out.prompt_tokens},
+      {"output_tokens", out.output_tokens},
+      {"output_tokens_per_s", per_second(out.output_tokens, out.seconds)},
+      {"total_tokens_per_s", per_second(out.output_tokens + out.prompt_tokens, out.seconds)},
+      {"ttft_ms", summary(out.ttft_ms)},
+      {"tpot_ms", summary(out.tpot_ms)},
+      {"e2e_ms", summary(out.e2e_ms)},
+      {"steps", out.steps},
+      {"tokens_per_step", out.steps > 0 ? static_cast<double>(out.step_tokens) / static_cast<double>(out.steps) : 0.0},
+      {"computed_tokens", out.step_tokens},
+      {"preemptions", out.preemptions},
+      {"kv_use", out.kv_use()},
+      {"kv_use_if_longest_reserved", out.reserved_use(out.longest)},
+      {"kv_use_if_context_reserved", out.reserved_use(out.max_context)},
+      {"longest_request", out.longest},
+      {"max_context", out.max_context},
+      {"peak_rss_bytes", peak_rss_bytes()},
+      {"peak_device_bytes", out.device_peak}};
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 void print_text(const RequestsBench& bench, const ModelOptions& model, const Outcome& out) {
-  fmt::print("{}: {} requests, {} prompt tokens, {} output tokens in {:.2f} s; {}{}\n\n", printable(out.model), out.e2e_ms.size(),
-             out.prompt_tokens, out.output_tokens, out.seconds,
+  fmt::print("{}: {} requests, {} prompt tokens, {} output tokens in {:.2f} s; {}{}\n\n", printable(out.model),
+             out.e2e_ms.size(), out.prompt_tokens, out.output_tokens, out.seconds,
              bench.static_batch > 0 ? fmt::format("static batches of {}", bench.static_batch)
                                     : fmt::format("continuous batching, at most {} at once", model.serving.config.max_seqs),
              out.interrupted ? "; stopped before its end" : "");
@@ -294,12 +299,13 @@ void print_text(const RequestsBench& bench, const ModelOptions& model, const Out
   line("output tokens/s", fmt::format("{:.1f}", per_second(out.output_tokens, out.seconds)));
   line("total tokens/s", fmt::format("{:.1f}", per_second(out.output_tokens + out.prompt_tokens, out.seconds)));
   line("steps", std::to_string(out.steps));
-  line("tokens a step", fmt::format("{:.1f}", out.steps > 0 ? static_cast<double>(out.step_tokens) / static_cast<double>(out.steps) : 0.0));
+  line("tokens a step",
+       fmt::format("{:.1f}", out.steps > 0 ? static_cast<double>(out.step_tokens) / static_cast<double>(out.steps) : 0.0));
   line("computed tokens", std::to_string(out.step_tokens));
   line("preemptions", std::to_string(out.preemptions));
   line("KV use", fmt::format("{:.1f}%", out.kv_use() * 100));
-  fmt::print("  {:<28} {:>11.1f}%  ({} tokens, the longest request)\n", "  if reserved at full length", out.reserved_use(out.longest) * 100,
-             out.longest);
+  fmt::print("  {:<28} {:>11.1f}%  ({} tokens, the longest request)\n", "  if reserved at full length",
+             out.reserved_use(out.longest) * 100, out.longest);
   fmt::print("  {:<28} {:>11.1f}%  ({} tokens, the context)\n", "", out.reserved_use(out.max_context) * 100, out.max_context);
   fmt::print("\n  {:<22} {:>12} {:>12} {:>12} {:>12}\n", "", "mean", "p50", "p90", "p99");
   const auto row = [](const char* name, const std::vector<double>& values) {
@@ -316,15 +322,16 @@ void print_text(const RequestsBench& bench, const ModelOptions& model, const Out
 
 Status bench_requests(const RequestsBench& bench, ModelOptions model) {
   HR_ASSIGN_OR_RETURN(load::Lengths lengths, load::read_lengths(bench.file));
-  const auto count = bench.limit > 0 ? std::min(static_cast<size_t>(bench.limit), lengths.prompt.size()) : lengths.prompt.size();
+  const auto count =
+      bench.limit > 0 ? std::min(static_cast<size_t>(bench.limit), lengths.prompt.size()) : lengths.prompt.size();
   lengths.prompt.resize(count);
   lengths.output.resize(count);
   int64_t longest = 0;
   for (size_t i = 0; i < count; ++i) longest = std::max<int64_t>(longest, int64_t{lengths.prompt[i]} + lengths.output[i]);
   engine::EngineConfig& config = model.serving.config;
   if (config.max_context > 0 && longest > config.max_context) {
-    return make_status(Code::invalid_argument, "--max-context {}: the longest request of {} has {} tokens", config.max_context, bench.file,
-                       longest);
+    return make_status(Code::invalid_argument, "--max-context {}: the longest request of {} has {} tokens", config.max_context,
+                       bench.file, longest);
   }
   config.max_queue = std::max<int64_t>(config.max_queue, static_cast<int64_t>(count));
   const InterruptGuard guard(InterruptGuard::Mode::once);

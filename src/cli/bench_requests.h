@@ -1,5 +1,6 @@
 #pragma once
-// `headrace bench MODEL --requests FILE`: many requests of given lengths, all there at once, through the engine or in static batches.
+// `headrace bench MODEL --requests FILE`: many requests of given lengths, all there at once, through the engine or in static
+// batches.
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,5 @@
-// `headrace bench serve`: a load on any OpenAI-compatible server. The load itself is load/; here are options, progress and output.
+// `headrace bench serve`: a load on any OpenAI-compatible server. The load itself is load/; here are options, progress and
+// output.
 #include "cli/bench_serve.h"
 
 #include <fmt/core.h>
@@ -66,21 +67,24 @@ void declare(Options& options, ServeBench& bench) {
   options.heading("Server");
   options.text(bench.url, "--url", "URL", "The server, such as http://127.0.0.1:8000; https is not spoken");
   options.text(bench.model, "--model", "NAME", "Model to ask for (the first that the server lists)");
-  options.custom("--api-key", "KEY", "Sent as a bearer token (OPENAI_API_KEY of the environment)", [&bench](std::string_view key) -> Status {
-    bench.api_key = std::string(key);
-    return {};
-  });
+  options.custom("--api-key", "KEY", "Sent as a bearer token (OPENAI_API_KEY of the environment)",
+                 [&bench](std::string_view key) -> Status {
+                   bench.api_key = std::string(key);
+                   return {};
+                 });
   options.choice(bench.endpoint, "--endpoint", {"completions", "chat"}, "Which API is asked (completions)");
   options.text(bench.extra_body, "--extra-body", "JSON", "Fields added to every request; they replace those of the same name");
 
   options.heading("Load");
-  options.integer(bench.num_requests, "--num-requests", "N", "Requests in all (those of --requests, else 100; no bound with --duration)", 1,
-                  100'000'000);
+  options.integer(bench.num_requests, "--num-requests", "N",
+                  "Requests in all (those of --requests, else 100; no bound with --duration)", 1, 100'000'000);
   options.number(bench.duration, "--duration", "S", "Send no request after S seconds; those under way may end", 0.001, 1e7);
   options.custom("--rate", "R|inf", "Requests a second in the mean; inf: all at once, as --concurrency lets them (inf)",
                  [&bench](std::string_view text) { return set_rate(text, bench.rate); });
-  options.choice(bench.arrivals, "--arrivals", {"poisson", "constant", "burst"}, "Intervals: exponential, equal, or gamma (poisson)");
-  options.number(bench.burstiness, "--burstiness", "G", "Shape of --arrivals burst: 1 is poisson, less comes in bunches (0.25)", 0.001, 1000);
+  options.choice(bench.arrivals, "--arrivals", {"poisson", "constant", "burst"},
+                 "Intervals: exponential, equal, or gamma (poisson)");
+  options.number(bench.burstiness, "--burstiness", "G", "Shape of --arrivals burst: 1 is poisson, less comes in bunches (0.25)",
+                 0.001, 1000);
   options.integer(bench.concurrency, "--concurrency", "N", "Requests under way at most (no limit)", 1, 1'000'000);
   options.integer(bench.warmup, "--warmup", "N", "Requests before the measurement, which are not counted (0)", 0, 1'000'000);
   options.number(bench.timeout, "--timeout", "S", "A request that has not ended by then has failed (600)", 0.001, 1e6);
@@ -90,7 +94,8 @@ void declare(Options& options, ServeBench& bench) {
   options.integer(bench.prompt_tokens, "--prompt-tokens", "N", "Length of each prompt (256)", 1, 1 << 24);
   options.integer(bench.output_tokens, "--output-tokens", "N", "Length of each answer (128)", 1, 1 << 24);
   options.text(bench.requests_file, "--requests", "FILE", "Lengths instead: JSON with the lists `prompt` and `output`");
-  options.integer(bench.shared_prefix, "--shared-prefix", "N", "Tokens before each prompt that others have too (0)", 0, 1 << 24);
+  options.integer(bench.shared_prefix, "--shared-prefix", "N", "Tokens before each prompt that others have too (0)", 0,
+                  1 << 24);
   options.integer(bench.prefixes, "--prefixes", "K", "So many different ones, in turn (1)", 1, 1 << 16);
   options.number(bench.temperature, "--temperature", "T", "0 to 2; 0 takes the likeliest token (0)", 0, 2);
   options.flag(bench.no_ignore_eos, "--no-ignore-eos", "Let the model end answers early: `ignore_eos` is not sent");
@@ -151,7 +156,8 @@ class ServeRun {
     const char* key = std::getenv("OPENAI_API_KEY");
     endpoint_.api_key = bench_.api_key.value_or(key != nullptr ? key : "");
     for (const char c : endpoint_.api_key) {
-      if (static_cast<unsigned char>(c) <= 0x20) return make_status(Code::invalid_argument, "--api-key: a space or control character");
+      if (static_cast<unsigned char>(c) <= 0x20)
+        return make_status(Code::invalid_argument, "--api-key: a space or control character");
     }
     load::PromptOptions prompts;
     prompts.api = bench_.endpoint == "chat" ? load::Api::chat : load::Api::completions;
@@ -177,7 +183,8 @@ class ServeRun {
     return {};
   }
 
-  // Prompts of the warm-up are not those of the measurement: a prefix cache would know them. Each load goes on where the last ended.
+  // Prompts of the warm-up are not those of the measurement: a prefix cache would know them. Each load goes on where the last
+  // ended.
   Result<load::LoadRun> measure(const char* label, double rate, int64_t count, double duration) {
     const load::ArrivalKind kind = bench_.arrivals == "constant" ? load::ArrivalKind::constant
                                    : bench_.arrivals == "burst"  ? load::ArrivalKind::burst
@@ -221,8 +228,8 @@ class ServeRun {
       const load::Figures figures = load::figures_of(run, bench_.goal);
       const bool met = figures.good_share >= options.share;
       note("{:>12} requests/s: {:5.1f}% met the goal, goodput {:.2f}/s, TTFT p99 {:.1f} ms, TPOT p99 {:.2f} ms\n",
-           std::isinf(rate) ? "all at once" : fmt::format("{:.3f}", rate), figures.good_share * 100, figures.goodput, figures.ttft_ms.p99,
-           figures.tpot_ms.p99);
+           std::isinf(rate) ? "all at once" : fmt::format("{:.3f}", rate), figures.good_share * 100, figures.goodput,
+           figures.ttft_ms.p99, figures.tpot_ms.p99);
       // The run that is shown in full: at the best rate, or the lowest while none has met the goal.
       const bool better = met ? !kept_met || rate > kept_rate : !kept_met && (kept_rate == 0 || rate < kept_rate);
       if (better && (!stopped || kept_rate == 0)) {
@@ -262,7 +269,8 @@ class ServeRun {
     } else {
       set("requests", bench_.requests_file);
     }
-    if (bench_.shared_prefix > 0) set("shared_prefix", fmt::format("{} tokens, {} different", bench_.shared_prefix, bench_.prefixes));
+    if (bench_.shared_prefix > 0)
+      set("shared_prefix", fmt::format("{} tokens, {} different", bench_.shared_prefix, bench_.prefixes));
     set("temperature", fmt::format("{}", bench_.temperature));
     set("ignore_eos", bench_.no_ignore_eos ? "false" : "true");
     if (!bench_.extra_body.empty()) set("extra_body", bench_.extra_body);
@@ -328,7 +336,8 @@ class ServeRun {
     }
     if (!report_.sweep) return;
     if (report_.sweep->best_rate > 0) {
-      fmt::print("\nThe goal is met by {:g}% of the requests up to {:.3f} requests/s{}\n", bench_.goal_share * 100, report_.sweep->best_rate,
+      fmt::print("\nThe goal is met by {:g}% of the requests up to {:.3f} requests/s{}\n", bench_.goal_share * 100,
+                 report_.sweep->best_rate,
                  report_.sweep->failed_rate > 0 ? fmt::format("; no longer at {:.3f}", report_.sweep->failed_rate) : "");
     } else {
       fmt::print("\nThe goal was met at no rate that was tried\n");
@@ -337,7 +346,8 @@ class ServeRun {
 
   Status nothing_completed() const {
     for (const load::FailureCount& failure : report_.run.failures) {
-      if (failure.count > 0) return make_status(Code::unavailable, "no request was answered; the first failed: {}", failure.example);
+      if (failure.count > 0)
+        return make_status(Code::unavailable, "no request was answered; the first failed: {}", failure.example);
     }
     return make_status(Code::cancelled, "stopped before a request was answered");
   }

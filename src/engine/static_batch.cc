@@ -33,7 +33,8 @@ Result<std::unique_ptr<StaticBatch>> StaticBatch::open(const std::string& path, 
   if (options.progress) {
     runner_options.progress = [&](double fraction) { options.progress(fraction, "packing weights"); };
   }
-  HR_ASSIGN_OR_RETURN(auto queue, runtime::DeviceQueue::cpu(static_cast<int>(options.config.threads), options.config.memory_bytes));
+  HR_ASSIGN_OR_RETURN(auto queue,
+                      runtime::DeviceQueue::cpu(static_cast<int>(options.config.threads), options.config.memory_bytes));
   HR_ASSIGN_OR_RETURN(out->runner_, runtime::LocalRunner::open(*source, std::move(queue), runner_options));
   if (out->runner_->limits().embedding_size > 0) {
     return error(Code::unsupported, "{}: makes embeddings and generates no text", path);
@@ -72,8 +73,8 @@ Status StaticBatch::run_group(std::span<Row> rows) {
     longest_answer = std::max(longest_answer, row.request->max_tokens);
   }
   if (longest_prompt + longest_answer > context_) {
-    return make_status(Code::invalid_argument, "a group of {} + {} tokens does not fit into a context of {}", longest_prompt, longest_answer,
-                       context_);
+    return make_status(Code::invalid_argument, "a group of {} + {} tokens does not fit into a context of {}", longest_prompt,
+                       longest_answer, context_);
   }
   int32_t next_block = 1;
   for (Row& row : rows) {
@@ -116,7 +117,8 @@ Status StaticBatch::run_group(std::span<Row> rows) {
       if (begin < row.padding) runs.push_back({batch_ + i, begin, std::min(end, row.padding) - begin, row.first_padding_block});
       const int32_t first = std::max(begin, row.padding) - row.padding, behind = end - row.padding;
       if (first >= behind) continue;
-      runs.push_back({i, first, behind - first, row.first_block, &row.request->prompt[static_cast<size_t>(first)], end == longest_prompt});
+      runs.push_back(
+          {i, first, behind - first, row.first_block, &row.request->prompt[static_cast<size_t>(first)], end == longest_prompt});
     }
     HR_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, step(runs));
     count(end - 1);
@@ -156,13 +158,16 @@ Result<std::vector<int32_t>> StaticBatch::step(std::span<const Run> runs) {
       plan_.ints(StepField::token_src)[token + i] = run.ids == nullptr ? 0 : run.ids[i];
       plan_.ints(StepField::positions)[token + i] = position;
       for (int group = 0; group < counts.groups; ++group) {
-        plan_.kv_slots(group)[token + i] = block_of(group, run, position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
+        plan_.kv_slots(group)[token + i] =
+            block_of(group, run, position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
       }
     }
     for (int group = 0; group < counts.groups; ++group) {
       const int32_t window = runner_->limits().groups[static_cast<size_t>(group)].spec.window;
-      const int32_t behind = window > 0 ? std::max(0, run.first - window + 1) / kKvBlockTokens : 0;  // blocks that no token sees
-      for (int32_t b = behind; b < blocks_for(run.first + run.count); ++b) plan_.block_row(group, s)[b] = block_of(group, run, b);
+      const int32_t behind =
+          window > 0 ? std::max(0, run.first - window + 1) / kKvBlockTokens : 0;  // blocks that no token sees
+      for (int32_t b = behind; b < blocks_for(run.first + run.count); ++b)
+        plan_.block_row(group, s)[b] = block_of(group, run, b);
     }
     token += run.count;
     if (!run.sample) continue;

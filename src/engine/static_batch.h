@@ -1,9 +1,10 @@
 #pragma once
-// Static batching, as a baseline for the engine's continuous batching, on the same runner and kernels. Requests are taken in groups in
-// the order in which they come. The prompts of a group are padded on the left to the longest of them, and every padded token goes
-// through the program; then all rows decode until the longest answer is whole, those that have ended too. Padding has keys and values
-// of its own that no real token sees, so answers are those of the engine. What a batched matrix of scores would cost more, the masked
-// scores between tokens and padding, is not paid: the baseline is better by that than one that pays it. One thread.
+// Static batching, as a baseline for the engine's continuous batching, on the same runner and kernels. Requests are taken in
+// groups in the order in which they come. The prompts of a group are padded on the left to the longest of them, and every
+// padded token goes through the program; then all rows decode until the longest answer is whole, those that have ended too.
+// Padding has keys and values of its own that no real token sees, so answers are those of the engine. What a batched matrix of
+// scores would cost more, the masked scores between tokens and padding, is not paid: the baseline is better by that than one
+// that pays it. One thread.
 
 #include <cstdint>
 #include <functional>
@@ -31,21 +32,25 @@ struct StaticAnswer {
 
 struct StaticStats {
   uint64_t steps = 0;
-  uint64_t step_tokens = 0;   // that went through the program: padding and rows that had ended included
-  uint64_t seq_steps = 0;     // sums over all steps: rows of the group,
-  uint64_t live_tokens = 0;   // tokens of answers under way that lie in the cache,
-  uint64_t slots = 0;         // and the tokens that the group has room for: rows * the longest prompt and answer
+  uint64_t step_tokens = 0;  // that went through the program: padding and rows that had ended included
+  uint64_t seq_steps = 0;    // sums over all steps: rows of the group,
+  uint64_t live_tokens = 0;  // tokens of answers under way that lie in the cache,
+  uint64_t slots = 0;        // and the tokens that the group has room for: rows * the longest prompt and answer
 };
 
 class StaticBatch {
  public:
-  // At most `batch` requests in a group, whose longest prompt and longest answer together have at most `context` tokens. Of the options
-  // the sizes of batches and cache do not count, except max_batched_tokens: a group's prompts are cut into steps of so many. Errors:
-  // those of ServingModel::open; invalid_argument for a batch over max_batched_tokens; unsupported for an embedder.
-  static Result<std::unique_ptr<StaticBatch>> open(const std::string& path, const ServingOptions& options, int64_t batch, int64_t context);
+  // At most `batch` requests in a group, whose longest prompt and longest answer together have at most `context` tokens. Of the
+  // options the sizes of batches and cache do not count, except max_batched_tokens: a group's prompts are cut into steps of so
+  // many. Errors: those of ServingModel::open; invalid_argument for a batch over max_batched_tokens; unsupported for an
+  // embedder.
+  static Result<std::unique_ptr<StaticBatch>> open(const std::string& path, const ServingOptions& options, int64_t batch,
+                                                   int64_t context);
 
-  // Greedy answers, in the order of the requests. `group_done` hears how many requests have been answered; false stops (cancelled).
-  Result<std::vector<StaticAnswer>> run(std::span<const StaticRequest> requests, const std::function<bool(size_t)>& group_done = {});
+  // Greedy answers, in the order of the requests. `group_done` hears how many requests have been answered; false stops
+  // (cancelled).
+  Result<std::vector<StaticAnswer>> run(std::span<const StaticRequest> requests,
+                                        const std::function<bool(size_t)>& group_done = {});
 
   const StaticStats& stats() const { return stats_; }
   int32_t vocab_size() const { return runner_->limits().vocab_size; }

@@ -1,4 +1,5 @@
-// Static batching on tiny checkpoints: its greedy answers are those of the engine, and its figures those that follow from the lengths.
+// Static batching on tiny checkpoints: its greedy answers are those of the engine, and its figures those that follow from the
+// lengths.
 #include "engine/static_batch.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +69,7 @@ TEST(StaticBatch, EveryPaddedTokenAndEveryRowOfEveryStepIsCounted) {
   const auto requests = requests_of({{2, 3}, {4, 1}}, (*batches)->vocab_size());
   ASSERT_TRUE((*batches)->run(requests).has_value());
   const StaticStats& stats = (*batches)->stats();
-  EXPECT_EQ(stats.steps, 3u);                      // 4 columns of prompts, two of answers
+  EXPECT_EQ(stats.steps, 3u);  // 4 columns of prompts, two of answers
   EXPECT_EQ(stats.step_tokens, 4u * 2 + 2 + 2);
   EXPECT_EQ(stats.seq_steps, 3u * 2);
   EXPECT_EQ(stats.slots, 3u * 2 * (4 + 3));
@@ -81,7 +82,8 @@ TEST(StaticBatch, WhatDoesNotFitIsRefused) {
   auto batches = StaticBatch::open(folder, some_options(), 2, 32);
   ASSERT_TRUE(batches.has_value());
   EXPECT_EQ((*batches)->run(requests_of({{20, 2}, {2, 20}}, 8)).error().code(), Code::invalid_argument);
-  EXPECT_EQ((*batches)->run(requests_of({{2, 2}, {2, 2}, {2, 2}}, 8), [](size_t) { return false; }).error().code(), Code::cancelled);
+  EXPECT_EQ((*batches)->run(requests_of({{2, 2}, {2, 2}, {2, 2}}, 8), [](size_t) { return false; }).error().code(),
+            Code::cancelled);
   EXPECT_EQ(StaticBatch::open(testing::golden_path("bert_tiny/cls"), some_options(), 2, 16).error().code(), Code::unsupported);
 }
 

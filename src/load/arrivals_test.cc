@@ -29,16 +29,16 @@ Moments intervals(ArrivalKind kind, double rate, double burstiness, int count) {
   return out;
 }
 
-// Exponential intervals of rate r: mean 1/r, variance 1/r^2. The standard errors of 200,000 of them are 0.22% and 0.63%; five of
-// them are allowed.
+// Exponential intervals of rate r: mean 1/r, variance 1/r^2. The standard errors of 200,000 of them are 0.22% and 0.63%; five
+// of them are allowed.
 TEST(Arrivals, PoissonIntervalsHaveTheMomentsOfTheExponentialDistribution) {
   const Moments m = intervals(ArrivalKind::poisson, 4, 1, 200'000);
   EXPECT_NEAR(m.mean, 0.25, 0.25 * 0.0112);
   EXPECT_NEAR(m.variance, 0.0625, 0.0625 * 0.032);
 }
 
-// Gamma intervals of shape k and mean 1/r: variance 1/(k r^2). With k = 0.25 the standard errors are 0.45% and, the excess kurtosis
-// being 6/k = 24, 1.14%.
+// Gamma intervals of shape k and mean 1/r: variance 1/(k r^2). With k = 0.25 the standard errors are 0.45% and, the excess
+// kurtosis being 6/k = 24, 1.14%.
 TEST(Arrivals, BurstIntervalsHaveTheMomentsOfTheGammaDistribution) {
   const Moments m = intervals(ArrivalKind::burst, 4, 0.25, 200'000);
   EXPECT_NEAR(m.mean, 0.25, 0.25 * 0.0225);

@@ -30,7 +30,7 @@ constexpr size_t kExampleBytes = 300;
 constexpr size_t kMaxChunks = 1 << 20;  // of one answer
 constexpr int kSendsPerTurn = 16;       // then answers are read again
 constexpr int kTickMs = 50;
-constexpr double kDrainSeconds = 0.2;   // for the end of a response whose stream has said [DONE]
+constexpr double kDrainSeconds = 0.2;  // for the end of a response whose stream has said [DONE]
 
 double cpu_seconds() {
   rusage usage{};
@@ -54,10 +54,10 @@ struct Connection {
   }
 
   int fd = -1;
-  int open_error = 0;     // errno where fd is -1
+  int open_error = 0;  // errno where fd is -1
   State state = State::connecting;
-  size_t place = 0;       // in Loop::connections_
-  std::string out;        // the request's bytes, kept until the answer begins: it may have to be sent again
+  size_t place = 0;  // in Loop::connections_
+  std::string out;   // the request's bytes, kept until the answer begins: it may have to be sent again
   size_t sent = 0;
   bool watched_for_writing = false;
   bool reused = false;    // the connection had carried a request before
@@ -206,8 +206,8 @@ void Loop::tick() {
     if (connection.state == Connection::State::draining) {
       if (seconds_between(connection.ended, now) > kDrainSeconds) drop(connection);
     } else if (connection.state != Connection::State::idle && age > options_.timeout_s) {
-      fail(connection, Failure::timeout, fmt::format("no end within {} s ({} chunks with tokens had come)", options_.timeout_s,
-                                                     connection.chunks));
+      fail(connection, Failure::timeout,
+           fmt::format("no end within {} s ({} chunks with tokens had come)", options_.timeout_s, connection.chunks));
     }
   }
 }
@@ -247,7 +247,8 @@ Connection* Loop::open() {
   } else {
     const int on = 1;
     ::setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (::connect(connection->fd, reinterpret_cast<const sockaddr*>(address_.bytes), address_.length) != 0 && errno != EINPROGRESS) {
+    if (::connect(connection->fd, reinterpret_cast<const sockaddr*>(address_.bytes), address_.length) != 0 &&
+        errno != EINPROGRESS) {
       connection->open_error = errno;
       ::close(connection->fd);
       connection->fd = -1;
@@ -260,7 +261,8 @@ Connection* Loop::open() {
 }
 
 void Loop::connect_failed(Connection& connection, int number) {
-  fail(connection, Failure::connect, fmt::format("{}:{}: {}", options_.endpoint.host, options_.endpoint.port, std::strerror(number)));
+  fail(connection, Failure::connect,
+       fmt::format("{}:{}: {}", options_.endpoint.host, options_.endpoint.port, std::strerror(number)));
 }
 
 void Loop::watch(Connection& connection, bool writing, int operation) const {
@@ -271,8 +273,8 @@ void Loop::watch(Connection& connection, bool writing, int operation) const {
 
 void Loop::send_more(Connection& connection) {
   while (connection.sent < connection.out.size()) {
-    const ssize_t count = ::send(connection.fd, connection.out.data() + connection.sent, connection.out.size() - connection.sent,
-                                 MSG_NOSIGNAL);
+    const ssize_t count =
+        ::send(connection.fd, connection.out.data() + connection.sent, connection.out.size() - connection.sent, MSG_NOSIGNAL);
     if (count >= 0) {
       connection.sent += static_cast<size_t>(count);
     } else if (errno == EAGAIN) {
@@ -378,7 +380,8 @@ bool Loop::on_event(Connection& connection, std::string_view data, TimePoint now
 void Loop::on_closed(Connection& connection) {
   if (connection.state == Connection::State::idle || connection.state == Connection::State::draining) return drop(connection);
   if (connection.reused && !connection.answered) {
-    // The server closed the kept connection while the request was on its way (RFC 9112, 9.3.1): it was not worked on. The clock runs.
+    // The server closed the kept connection while the request was on its way (RFC 9112, 9.3.1): it was not worked on. The clock
+    // runs.
     ++run_.retries;
     Connection* fresh = open();
     fresh->start = connection.start;
@@ -401,16 +404,16 @@ void Loop::on_response_end(Connection& connection) {
     return fail(connection, Failure::http_status, fmt::format("{}: {}", http.status(), connection.error_body));
   }
   if (!http.content_type().starts_with("text/event-stream")) {
-    return fail(connection, Failure::malformed, fmt::format("not a stream of events but \"{}\": {}", http.content_type(),
-                                                            connection.error_body));
+    return fail(connection, Failure::malformed,
+                fmt::format("not a stream of events but \"{}\": {}", http.content_type(), connection.error_body));
   }
   if (!connection.finished) return fail(connection, Failure::closed, "the stream ended before its last event");
   complete(connection);
   if (connection.fd >= 0) recycle(connection);
 }
 
-// All that the stream had to say has come. The request is under way until its response has ended too: the next one should find the
-// connection free.
+// All that the stream had to say has come. The request is under way until its response has ended too: the next one should find
+// the connection free.
 void Loop::complete(Connection& connection) {
   if (connection.chunks == 0) return fail(connection, Failure::empty, "a stream without a token");
   RequestRecord& record = connection.record;
@@ -473,6 +476,8 @@ void Loop::drop(Connection& connection) {
 
 }  // namespace
 
-Result<LoadRun> run_load(const LoadOptions& options) { return Loop(options).run(); }
+Result<LoadRun> run_load(const LoadOptions& options) {
+  return Loop(options).run();
+}
 
 }  // namespace headrace::load

@@ -27,8 +27,8 @@ const std::string kLast = R"({"choices":[{"index":0,"text":" word","finish_reaso
 const std::string kUsage = R"({"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":3}})";
 
 ScriptedReply good_reply(std::chrono::microseconds before = {}, std::chrono::microseconds between = {}) {
-  return {{stream_head(), stream_event(kToken, before), stream_event(kToken, between), stream_event(kLast, between), stream_event(kUsage),
-           stream_event("[DONE]"), stream_end()}};
+  return {{stream_head(), stream_event(kToken, before), stream_event(kToken, between), stream_event(kLast, between),
+           stream_event(kUsage), stream_event("[DONE]"), stream_end()}};
 }
 
 LoadOptions options_for(const ScriptedServer& server, int64_t requests) {
@@ -48,7 +48,9 @@ LoadRun run_of(const LoadOptions& options) {
   return run ? std::move(*run) : LoadRun{};
 }
 
-FailureCount failures(const LoadRun& run, Failure kind) { return run.failures[static_cast<size_t>(kind)]; }
+FailureCount failures(const LoadRun& run, Failure kind) {
+  return run.failures[static_cast<size_t>(kind)];
+}
 
 TEST(Client, SendsEveryRequestOnceAndCountsWhatUsageSays) {
   std::mutex mutex;
@@ -99,7 +101,8 @@ TEST(Client, RequestsWaitForTheirTimeAndForConcurrency) {
   double time = -0.05;
   options.next_arrival = [&time] { return time += 0.05; };
   LoadRun run = run_of(options);
-  for (const RequestRecord& record : run.records) EXPECT_GE(record.start_s, 0.05 * static_cast<double>(&record - run.records.data()) - 1e-6);
+  for (const RequestRecord& record : run.records)
+    EXPECT_GE(record.start_s, 0.05 * static_cast<double>(&record - run.records.data()) - 1e-6);
   EXPECT_GE(run.seconds, 0.18);
   options = options_for(server, 4);
   options.concurrency = 1;
@@ -165,7 +168,8 @@ TEST(Client, AStreamThatIsCutAnywhereByTheNetworkIsTheSame) {
 }
 
 TEST(Client, AKeptConnectionThatTheServerClosedIsTriedAgain) {
-  // The answer's end, and a close that the client sees only after its next request: a server whose time for idle connections is over.
+  // The answer's end, and a close that the client sees only after its next request: a server whose time for idle connections is
+  // over.
   ScriptedServer server([](const ScriptedRequest& request) {
     if (request.number == 1) return ScriptedReply{{}, Then::close};
     return good_reply();
@@ -186,7 +190,8 @@ TEST(Client, EachKindOfFailureIsCountedWithItsFirstExample) {
   };
   const std::string sse_head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
   const std::vector<Case> cases = {
-      {plain_reply(429, "application/json", R"({"error":{"message":"queue full"}})"), Failure::http_status, "429: {\"error\":{\"message\":\"queue full\"}}"},
+      {plain_reply(429, "application/json", R"({"error":{"message":"queue full"}})"), Failure::http_status,
+       "429: {\"error\":{\"message\":\"queue full\"}}"},
       {plain_reply(500, "text/html", std::string(1 << 20, 'x')), Failure::http_status, "500: xxx"},
       {plain_reply(200, "application/json", R"({"choices":[]})"), Failure::malformed, "application/json"},
       {{{{"\x16\x03\x01 not http at all\r\n\r\n"}}, Then::close}, Failure::malformed, "not an HTTP/1.1 response"},
@@ -200,7 +205,9 @@ TEST(Client, EachKindOfFailureIsCountedWithItsFirstExample) {
       {{{stream_head(), {"zz\r\n"}}, Then::hang}, Failure::malformed, "chunk size"},
       {{{stream_head(), {"5\r\nabcdefgh\r\n"}}, Then::hang}, Failure::malformed, "longer than its size"},
       {{{{"HTTP/1.1 200 OK\r\nX: " + std::string(1 << 20, 'x')}}, Then::hang}, Failure::malformed, "longer than"},
-      {{{stream_head(), stream_event(kToken), stream_event(R"({"error":{"message":"device lost"}})"), stream_end()}}, Failure::stream_error, "device lost"},
+      {{{stream_head(), stream_event(kToken), stream_event(R"({"error":{"message":"device lost"}})"), stream_end()}},
+       Failure::stream_error,
+       "device lost"},
       {{{stream_head(), stream_event("[DONE]"), stream_end()}}, Failure::empty, "without a token"},
   };
   for (const Case& each : cases) {
@@ -271,8 +278,8 @@ TEST(Endpoint, UrlsAreReadOrRefused) {
   EXPECT_EQ(parsed->authority(), "[::1]:81");
   EXPECT_EQ(parse_endpoint("http://host")->authority(), "host");
   EXPECT_EQ(parse_endpoint("http://host:8000/v1")->prefix, "");
-  for (const char* url : {"", "host:1", "https://host", "http://", "http://:80", "http://h:0", "http://h:65536", "http://h:8x", "http://u@h",
-                          "http://h/?q", "http://h\r\nX: 1", "http://[::1", "http://[::1]80"}) {
+  for (const char* url : {"", "host:1", "https://host", "http://", "http://:80", "http://h:0", "http://h:65536", "http://h:8x",
+                          "http://u@h", "http://h/?q", "http://h\r\nX: 1", "http://[::1", "http://[::1]80"}) {
     EXPECT_FALSE(parse_endpoint(url).has_value()) << url;
   }
   EXPECT_THAT(parse_endpoint("https://host").error().message(), ::testing::HasSubstr("proxy"));

@@ -72,7 +72,8 @@ Result<Endpoint> parse_endpoint(std::string_view url) {
   if (!port.empty()) {
     uint16_t number = 0;
     const auto [end, failure] = std::from_chars(port.data() + 1, port.data() + port.size(), number);
-    if (port.front() != ':' || failure != std::errc() || end != port.data() + port.size() || number == 0) return wrong("a bad port");
+    if (port.front() != ':' || failure != std::errc() || end != port.data() + port.size() || number == 0)
+      return wrong("a bad port");
   }
   out.port = port.empty() ? "80" : std::string(port.substr(1));
   while (path.ends_with('/')) path.remove_suffix(1);
@@ -82,8 +83,8 @@ Result<Endpoint> parse_endpoint(std::string_view url) {
 }
 
 std::string request_bytes(const Endpoint& endpoint, std::string_view method, std::string_view path, std::string_view body) {
-  std::string out = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: headrace-bench\r\nAccept: */*\r\n", method, endpoint.prefix,
-                                path, endpoint.authority());
+  std::string out = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: headrace-bench\r\nAccept: */*\r\n", method,
+                                endpoint.prefix, path, endpoint.authority());
   if (!endpoint.api_key.empty()) out += fmt::format("Authorization: Bearer {}\r\n", endpoint.api_key);
   if (!body.empty()) out += fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n", body.size());
   out += "\r\n";
@@ -149,8 +150,10 @@ Result<HttpAnswer> call(const Endpoint& endpoint, std::string_view method, std::
     std::string_view input(buffer, count > 0 ? static_cast<size_t>(count) : 0);
     while (!input.empty() && !response.done() && !response.failed()) answer.body += response.take(input);
     if (response.failed()) return error(Code::unavailable, "{}: {}", where, response.failure());
-    if (answer.body.size() > kMaxAnswer) return error(Code::unavailable, "{}: an answer of more than {} bytes", where, kMaxAnswer);
-    if (seconds_between(start, Clock::now()) > timeout_s) return error(Code::unavailable, "{}: no whole answer in {} s", where, timeout_s);
+    if (answer.body.size() > kMaxAnswer)
+      return error(Code::unavailable, "{}: an answer of more than {} bytes", where, kMaxAnswer);
+    if (seconds_between(start, Clock::now()) > timeout_s)
+      return error(Code::unavailable, "{}: no whole answer in {} s", where, timeout_s);
   }
   answer.status = response.status();
   return answer;

@@ -9,17 +9,42 @@ namespace {
 constexpr size_t kMaxEvent = 1 << 20;
 
 enum class Key : uint8_t {
-  other, item, choices, delta, text, content, reasoning, tool_calls, role, finish_reason,
-  usage, prompt_tokens, completion_tokens, prompt_tokens_details, cached_tokens, error, message,
+  other,
+  item,
+  choices,
+  delta,
+  text,
+  content,
+  reasoning,
+  tool_calls,
+  role,
+  finish_reason,
+  usage,
+  prompt_tokens,
+  completion_tokens,
+  prompt_tokens_details,
+  cached_tokens,
+  error,
+  message,
 };
 
 Key key_of(std::string_view name) {
-  static constexpr std::pair<std::string_view, Key> kKeys[] = {
-      {"choices", Key::choices}, {"delta", Key::delta}, {"text", Key::text}, {"content", Key::content},
-      {"reasoning_content", Key::reasoning}, {"reasoning", Key::reasoning}, {"tool_calls", Key::tool_calls}, {"role", Key::role},
-      {"finish_reason", Key::finish_reason}, {"usage", Key::usage}, {"prompt_tokens", Key::prompt_tokens},
-      {"completion_tokens", Key::completion_tokens}, {"prompt_tokens_details", Key::prompt_tokens_details},
-      {"cached_tokens", Key::cached_tokens}, {"error", Key::error}, {"message", Key::message}};
+  static constexpr std::pair<std::string_view, Key> kKeys[] = {{"choices", Key::choices},
+                                                               {"delta", Key::delta},
+                                                               {"text", Key::text},
+                                                               {"content", Key::content},
+                                                               {"reasoning_content", Key::reasoning},
+                                                               {"reasoning", Key::reasoning},
+                                                               {"tool_calls", Key::tool_calls},
+                                                               {"role", Key::role},
+                                                               {"finish_reason", Key::finish_reason},
+                                                               {"usage", Key::usage},
+                                                               {"prompt_tokens", Key::prompt_tokens},
+                                                               {"completion_tokens", Key::completion_tokens},
+                                                               {"prompt_tokens_details", Key::prompt_tokens_details},
+                                                               {"cached_tokens", Key::cached_tokens},
+                                                               {"error", Key::error},
+                                                               {"message", Key::message}};
   for (const auto& [known, key] : kKeys) {
     if (known == name) return key;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Server-sent events (the HTML standard's `text/event-stream`), taken in however the network cuts them; and what a load generator wants
-// to know of one event of OpenAI's streams.
+// Server-sent events (the HTML standard's `text/event-stream`), taken in however the network cuts them; and what a load
+// generator wants to know of one event of OpenAI's streams.
 
 #include <cstdint>
 #include <optional>
@@ -29,11 +29,11 @@ struct StreamChunk {
   bool token = false;     // carries what a token looks like: text, reasoning, a part of a tool call; see stream_chunk_of()
   bool finished = false;  // a choice has a finish_reason
   int64_t prompt_tokens = -1, completion_tokens = -1, cached_tokens = -1;  // of `usage`; -1: not said
-  std::optional<std::string> error;  // the server's message
+  std::optional<std::string> error;                                        // the server's message
 };
 
-// A choice with text that is not empty counts as a token, and so does one whose text is empty (a token that completes no character)
-// unless it opens the stream with a role or ends it with a finish_reason. Nothing: not a JSON object.
+// A choice with text that is not empty counts as a token, and so does one whose text is empty (a token that completes no
+// character) unless it opens the stream with a role or ends it with a finish_reason. Nothing: not a JSON object.
 std::optional<StreamChunk> stream_chunk_of(std::string_view data);
 
 }  // namespace headrace::load

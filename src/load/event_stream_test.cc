@@ -22,8 +22,8 @@ TEST(EventStream, EventsAreTheSameForEveryCutAndLineEnding) {
   const std::vector<std::string> want = {"{\"a\":1}", "two\nlines", "no space", "", "[DONE]"};
   for (const std::string end : {"\n", "\r\n", "\r"}) {
     std::string bytes;
-    for (const char* line : {": a comment", "data: {\"a\":1}", "", "event: x", "id: 7", "data: two", "data: lines", "", "", "data:no space", "",
-                             "database: no field of ours", "", "data", "", "data: [DONE]", ""}) {
+    for (const char* line : {": a comment", "data: {\"a\":1}", "", "event: x", "id: 7", "data: two", "data: lines", "", "",
+                             "data:no space", "", "database: no field of ours", "", "data", "", "data: [DONE]", ""}) {
       bytes += line + end;
     }
     for (size_t cut = 0; cut <= bytes.size(); ++cut) ASSERT_EQ(events_of(bytes, cut), want) << cut;
@@ -84,9 +84,9 @@ TEST(StreamChunk, UsageFinishAndErrorsAreRead) {
 }
 
 TEST(StreamChunk, WhatIsNoJsonObjectIsNothing) {
-  for (const std::string& bytes : {std::string(), std::string("[]"), std::string("1"), std::string("{"), std::string("{\"a\":}"),
-                                   std::string("{} x"), std::string("done"), std::string(100'000, '['),
-                                   "{\"a\":" + std::string(100'000, '[')}) {
+  for (const std::string& bytes :
+       {std::string(), std::string("[]"), std::string("1"), std::string("{"), std::string("{\"a\":}"), std::string("{} x"),
+        std::string("done"), std::string(100'000, '['), "{\"a\":" + std::string(100'000, '[')}) {
     EXPECT_FALSE(stream_chunk_of(bytes).has_value()) << bytes.substr(0, 20);
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// An HTTP/1.1 response, taken in however the network cuts it (RFC 9112). Nothing of the body is kept: pieces go to the caller as
-// they come. Bytes are hostile: every length is bounded and checked.
+// An HTTP/1.1 response, taken in however the network cuts it (RFC 9112). Nothing of the body is kept: pieces go to the caller
+// as they come. Bytes are hostile: every length is bounded and checked.
 
 #include <cstdint>
 #include <string>
@@ -10,8 +10,8 @@ namespace headrace::load {
 
 class HttpResponse {
  public:
-  // Consumes from the front of `input` and returns the next piece of the body; an empty one when the input is used up, the response
-  // has ended (what is left of the input belongs to the next one) or failed.
+  // Consumes from the front of `input` and returns the next piece of the body; an empty one when the input is used up, the
+  // response has ended (what is left of the input belongs to the next one) or failed.
   std::string_view take(std::string_view& input);
   // The peer has closed: the end of a body without a length, else an error.
   void close();
@@ -24,10 +24,21 @@ class HttpResponse {
   const std::string& failure() const { return failure_; }  // what is wrong with it, for a person
   int status() const { return status_; }                   // after head_complete()
   const std::string& content_type() const { return content_type_; }
-  bool keep_alive() const { return keep_alive_; }          // after done(): the connection can carry another request
+  bool keep_alive() const { return keep_alive_; }  // after done(): the connection can carry another request
 
  private:
-  enum class State { status_line, header, body_length, body_to_close, chunk_size, chunk_data, chunk_end, trailer, done, failed };
+  enum class State {
+    status_line,
+    header,
+    body_length,
+    body_to_close,
+    chunk_size,
+    chunk_data,
+    chunk_end,
+    trailer,
+    done,
+    failed
+  };
   bool take_line(std::string_view& input, size_t limit);  // true: line_ is whole, without its ending
   void on_status_line();
   void on_header();

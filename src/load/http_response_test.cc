@@ -83,9 +83,9 @@ TEST(HttpResponse, WhatIsNoHttpIsRefused) {
        {std::string("garbage\r\n\r\n"), std::string("HTTP/2 200\r\n\r\n"), std::string("HTTP/1.1 2x0 OK\r\n\r\n"),
         std::string("HTTP/1.1 099 OK\r\n\r\n"), head + "no colon\r\n\r\n", head + ": empty name\r\n\r\n",
         head + "Content-Length: -1\r\n\r\n", head + "Content-Length: 99999999999999999999\r\n\r\n",
-        head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n", head + "Transfer-Encoding: gzip\r\n\r\n",
-        chunked + "xyz\r\n", chunked + "\r\n", chunked + "ffffffffffffffffff\r\n", chunked + "3\r\nabcd\r\n",
-        chunked + std::string(5000, '1'), head + "X: " + std::string(70'000, 'x')}) {
+        head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n", head + "Transfer-Encoding: gzip\r\n\r\n", chunked + "xyz\r\n",
+        chunked + "\r\n", chunked + "ffffffffffffffffff\r\n", chunked + "3\r\nabcd\r\n", chunked + std::string(5000, '1'),
+        head + "X: " + std::string(70'000, 'x')}) {
     for (const size_t cut : {size_t{0}, bytes.size() / 2, bytes.size() - 1}) {
       const Taken taken = take_all(bytes, cut);
       EXPECT_NE(taken.failure, "") << bytes.substr(0, 100);

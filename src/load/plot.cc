@@ -32,12 +32,23 @@ std::string escape_html(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
     }
   }
   return out;
@@ -57,19 +68,23 @@ std::string plot_svg(const Plot& plot) {
   const auto x_of = [&](double x) { return kLeft + std::min(x / x_max, 1.0) * (kWidth - kLeft - kRight); };
   const auto y_of = [&](double y) { return kHeight - kBottom - std::min(y / y_max, 1.0) * (kHeight - kTop - kBottom); };
 
-  std::string out = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n",
-                                kWidth, kHeight, escape_html(plot.title), kLeft, escape_html(plot.title));
+  std::string out = fmt::format(
+      "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n", kWidth,
+      kHeight, escape_html(plot.title), kLeft, escape_html(plot.title));
   const double x_step = tick_step(x_max), y_step = tick_step(y_max);
   for (int i = 0; i * y_step <= y_max * 1.0001; ++i) {
     const double y = y_of(i * y_step);
-    out += fmt::format("<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text class=\"y\" x=\"{}\" y=\"{:.1f}\">{}</text>\n",
-                       kLeft, kWidth - kRight, y, y, kLeft - 6, y + 4, number_text(i * y_step));
+    out += fmt::format(
+        "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text class=\"y\" x=\"{}\" "
+        "y=\"{:.1f}\">{}</text>\n",
+        kLeft, kWidth - kRight, y, y, kLeft - 6, y + 4, number_text(i * y_step));
   }
   for (int i = 0; i * x_step <= x_max * 1.0001; ++i) {
     out += fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{}\">{}</text>\n", x_of(i * x_step), kHeight - kBottom + 16,
                        number_text(i * x_step));
   }
-  out += fmt::format("<text class=\"x\" x=\"{}\" y=\"{}\">{}</text>\n", (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_html(plot.x_label));
+  out += fmt::format("<text class=\"x\" x=\"{}\" y=\"{}\">{}</text>\n", (kLeft + kWidth - kRight) / 2, kHeight - 8,
+                     escape_html(plot.x_label));
   out += fmt::format("<text class=\"x\" transform=\"translate(12 {}) rotate(-90)\">{}</text>\n", (kTop + kHeight - kBottom) / 2,
                      escape_html(plot.y_label));
   double legend = kWidth - kRight;
@@ -80,8 +95,9 @@ std::string plot_svg(const Plot& plot) {
     out += fmt::format("<polyline class=\"line c{}\" points=\"{}\"/>\n", i, path);
     if (line.dots) {
       for (const auto& [x, y] : line.points) {
-        out += fmt::format("<circle class=\"dot c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"><title>{}: {} at {}</title></circle>\n", i,
-                           x_of(x), y_of(y), escape_html(line.name), number_text(y), number_text(x));
+        out += fmt::format(
+            "<circle class=\"dot c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"><title>{}: {} at {}</title></circle>\n", i,
+            x_of(x), y_of(y), escape_html(line.name), number_text(y), number_text(x));
       }
     }
     if (plot.lines.size() > 1) {

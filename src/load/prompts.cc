@@ -14,16 +14,25 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kVocabulary =
-    "the of and to in is was for on that with as it by at from his her they be this have are not or had but one which you were all "
-    "there their she we when who will more if no out so said what up its about into than them can only other new some could time "
-    "these two may then do first any my now such like our over man me even most made after also did many before must through back "
-    "years where much your way well down should because each just those people how too little state good very make world still own "
-    "see men work long get here between both life being under never day same another know while last might us great old year off "
-    "come since against go came right used take three water house place high part found small thought went say hand head set end "
-    "light night fire stone road river field mill wheel wood iron glass paper ship wind rain snow sun moon star sea land hill tree "
-    "leaf seed bread salt milk fish bird horse dog cat door wall roof bridge city town king queen book word song voice name form line "
-    "point side turn run walk stand sit hold keep give bring send read write draw build cut fall rise grow learn teach count measure";
-constexpr size_t kEnoughWords = 32;       // of one token each: then no others are used
+    "the of and to in is was for on that with as it by at from his her they be this have are not or had but one which you were "
+    "all "
+    "there their she we when who will more if no out so said what up its about into than them can only other new some could "
+    "time "
+    "these two may then do first any my now such like our over man me even most made after also did many before must through "
+    "back "
+    "years where much your way well down should because each just those people how too little state good very make world still "
+    "own "
+    "see men work long get here between both life being under never day same another know while last might us great old year "
+    "off "
+    "come since against go came right used take three water house place high part found small thought went say hand head set "
+    "end "
+    "light night fire stone road river field mill wheel wood iron glass paper ship wind rain snow sun moon star sea land hill "
+    "tree "
+    "leaf seed bread salt milk fish bird horse dog cat door wall roof bridge city town king queen book word song voice name "
+    "form line "
+    "point side turn run walk stand sit hold keep give bring send read write draw build cut fall rise grow learn teach count "
+    "measure";
+constexpr size_t kEnoughWords = 32;                 // of one token each: then no others are used
 constexpr int32_t kFirstId = 1000, kEndId = 20000;  // ordinary words in every vocabulary of today's models
 constexpr uint64_t kPrefixSalt = uint64_t{1} << 62;
 
@@ -38,7 +47,9 @@ std::mt19937_64 random_of(uint64_t seed, uint64_t salt) {
   return std::mt19937_64(seed * 0x9E3779B97F4A7C15u ^ (salt + 1) * 0xBF58476D1CE4E5B9u);
 }
 
-std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 Result<Json> post(const Endpoint& endpoint, std::string_view path, const Json& body, double timeout_s) {
   HR_ASSIGN_OR_RETURN(const HttpAnswer answer, call(endpoint, "POST", path, dumped(body), timeout_s));
@@ -57,8 +68,8 @@ class Counter {
       : endpoint_(endpoint), model_(std::move(model)), timeout_s_(timeout_s) {}
   Result<int32_t> count(const std::string& text, bool add_special) {
     if (!llama_cpp_) {
-      const auto answer = post(endpoint_, "/tokenize", {{"model", model_}, {"prompt", text}, {"add_special_tokens", add_special}},
-                               timeout_s_);
+      const auto answer =
+          post(endpoint_, "/tokenize", {{"model", model_}, {"prompt", text}, {"add_special_tokens", add_special}}, timeout_s_);
       if (answer && answer->contains("count")) return number(answer->at("count"));
       if (sure_ || (!answer && answer.error().code() == Code::unavailable)) return failure();
     }
@@ -147,8 +158,10 @@ Result<Lengths> read_lengths(const std::string& path) {
   Lengths out;
   if (!json.is_object() || !parse_list(json, "prompt", out.prompt) || !parse_list(json, "output", out.output) ||
       out.prompt.size() != out.output.size()) {
-    return error(Code::malformed,
-                 "{}: want a JSON object with \"prompt\" and \"output\": lists of as many whole numbers of tokens, each at least 1", path);
+    return error(
+        Code::malformed,
+        "{}: want a JSON object with \"prompt\" and \"output\": lists of as many whole numbers of tokens, each at least 1",
+        path);
   }
   return out;
 }
@@ -157,12 +170,14 @@ Result<std::string> first_model(const Endpoint& endpoint, double timeout_s) {
   HR_ASSIGN_OR_RETURN(const HttpAnswer answer, call(endpoint, "GET", "/v1/models", "", timeout_s));
   const Json json = Json::parse(answer.body, nullptr, false);
   const Json::json_pointer at("/data/0/id");
-  if (answer.status == 200 && json.is_object() && json.contains(at) && json.at(at).is_string()) return json.at(at).get<std::string>();
+  if (answer.status == 200 && json.is_object() && json.contains(at) && json.at(at).is_string())
+    return json.at(at).get<std::string>();
   return error(Code::unavailable, "http://{}{}/v1/models names no model ({}: {}); give it with --model", endpoint.authority(),
                endpoint.prefix, answer.status, answer.body.substr(0, 300));
 }
 
-Prompts::Prompts(PromptOptions options, PromptKind kind, std::vector<Word> words, int32_t special_tokens, double words_per_token)
+Prompts::Prompts(PromptOptions options, PromptKind kind, std::vector<Word> words, int32_t special_tokens,
+                 double words_per_token)
     : options_(std::move(options)),
       kind_(kind),
       words_(std::move(words)),
@@ -247,8 +262,9 @@ std::string Prompts::ids_json(int64_t number) const {
 
 std::string Prompts::body_of(const std::string& prompt_json, int32_t output) const {
   const bool chat = options_.api == Api::chat;
-  return fmt::format("{{{}{}{},\"max_tokens\":{}{}", chat ? R"("messages":[{"role":"user","content":)" : "\"prompt\":", prompt_json,
-                     chat ? "}]" : "", output, tail_);
+  return fmt::format("{{{}{}{},\"max_tokens\":{}{}",
+                     chat ? R"("messages":[{"role":"user","content":)" : "\"prompt\":", prompt_json, chat ? "}]" : "", output,
+                     tail_);
 }
 
 std::string Prompts::body(int64_t number) const {
@@ -297,9 +313,10 @@ Result<std::unique_ptr<Prompts>> Prompts::make(const Endpoint& endpoint, PromptO
   const double num_words = static_cast<double>(words.size());
   const double words_per_token = said ? num_words / std::max(1, *said) : 1.0;
   auto prompts = std::make_unique<Prompts>(std::move(options), PromptKind::guessed_words, std::move(words), 0, words_per_token);
-  prompts->note_ = said ? fmt::format("the server has no /tokenize: prompts have {:.3f} words for each token asked", words_per_token)
-                        : fmt::format("the server has no /tokenize and says no usage ({}): a word counts as a token",
-                                      said.error().message());
+  prompts->note_ =
+      said
+          ? fmt::format("the server has no /tokenize: prompts have {:.3f} words for each token asked", words_per_token)
+          : fmt::format("the server has no /tokenize and says no usage ({}): a word counts as a token", said.error().message());
   return prompts;
 }
 

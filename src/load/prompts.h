@@ -1,5 +1,6 @@
 #pragma once
-// What is sent: prompts of random words with a given number of tokens, prefixes that several prompts share, and the JSON around them.
+// What is sent: prompts of random words with a given number of tokens, prefixes that several prompts share, and the JSON around
+// them.
 
 #include <cstdint>
 #include <memory>
@@ -23,11 +24,11 @@ struct PromptOptions {
   Api api = Api::completions;
   std::string model;
   Lengths lengths;
-  int32_t shared_prefix = 0;   // tokens in front of each prompt, beside its length
-  int32_t num_prefixes = 1;    // so many different ones
+  int32_t shared_prefix = 0;  // tokens in front of each prompt, beside its length
+  int32_t num_prefixes = 1;   // so many different ones
   double temperature = 0;
   bool ignore_eos = true;
-  std::string extra_body;      // a JSON object whose fields are set last; "": none
+  std::string extra_body;  // a JSON object whose fields are set last; "": none
   uint64_t seed = 0;
 };
 
@@ -42,8 +43,8 @@ const char* prompt_kind_name(PromptKind kind);
 // A pure function of (options, number) once it is made: a run can be repeated, and no prompt lies in memory before it is sent.
 class Prompts {
  public:
-  // Asks the server: its /tokenize, else two short requests. Errors: those of call(); invalid_argument for an extra_body that is no
-  // object; unavailable when the server answers nothing that can be used.
+  // Asks the server: its /tokenize, else two short requests. Errors: those of call(); invalid_argument for an extra_body that
+  // is no object; unavailable when the server answers nothing that can be used.
   static Result<std::unique_ptr<Prompts>> make(const Endpoint& endpoint, PromptOptions options, double timeout_s);
 
   std::string body(int64_t number) const;
@@ -70,15 +71,17 @@ class Prompts {
   const PromptOptions options_;
   const PromptKind kind_;
   const std::vector<Word> words_;
-  const int32_t special_tokens_;    // that the tokenizer adds to a raw prompt
+  const int32_t special_tokens_;  // that the tokenizer adds to a raw prompt
   const double words_per_token_;
-  std::string head_, tail_;         // of the body, around prompt and max_tokens
+  std::string head_, tail_;  // of the body, around prompt and max_tokens
   std::vector<std::string> prefixes_;
   std::string note_;
 };
 
 // The name of the first model that the server lists. Errors: those of call(); unavailable.
 Result<std::string> first_model(const Endpoint& endpoint, double timeout_s);
-inline const char* path_of(Api api) { return api == Api::chat ? "/v1/chat/completions" : "/v1/completions"; }
+inline const char* path_of(Api api) {
+  return api == Api::chat ? "/v1/chat/completions" : "/v1/completions";
+}
 
 }  // namespace headrace::load

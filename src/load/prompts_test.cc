@@ -26,7 +26,9 @@ int words_in(const std::string& text) {
   return count;
 }
 
-Endpoint endpoint_of(const ScriptedServer& server) { return {.host = "127.0.0.1", .port = std::to_string(server.port())}; }
+Endpoint endpoint_of(const ScriptedServer& server) {
+  return {.host = "127.0.0.1", .port = std::to_string(server.port())};
+}
 
 PromptOptions some_options() {
   PromptOptions options;
@@ -129,7 +131,8 @@ TEST(Prompts, AByteTokenizerOfLlamaCppGivesExactLengthsToo) {
   const auto prompts = made(server, some_options());
   EXPECT_EQ(prompts->note(), "");
   for (int64_t number = 0; number < 6; ++number) {
-    EXPECT_EQ(json::parse(prompts->body(number)).at("prompt").get<std::string>().size(), static_cast<size_t>(prompts->prompt_tokens(number)));
+    EXPECT_EQ(json::parse(prompts->body(number)).at("prompt").get<std::string>().size(),
+              static_cast<size_t>(prompts->prompt_tokens(number)));
   }
 }
 
@@ -143,7 +146,8 @@ TEST(Prompts, WithoutATokenizerCompletionsGetIds) {
   options.shared_prefix = 4;
   const auto prompts = made(server, options);
   EXPECT_EQ(prompts->kind(), PromptKind::ids);
-  const std::vector<int> first = json::parse(prompts->body(0)).at("prompt"), second = json::parse(prompts->body(3)).at("prompt");
+  const std::vector<int> first = json::parse(prompts->body(0)).at("prompt"),
+                         second = json::parse(prompts->body(3)).at("prompt");
   EXPECT_EQ(first.size(), 14u);
   EXPECT_TRUE(std::equal(first.begin(), first.begin() + 4, second.begin()));
   EXPECT_NE(first, second);
@@ -197,8 +201,9 @@ TEST(Lengths, AreReadOrRefused) {
   ASSERT_TRUE(lengths.has_value());
   EXPECT_EQ(lengths->prompt, (std::vector<int32_t>{3, 4}));
   EXPECT_EQ(lengths->output, (std::vector<int32_t>{1, 2}));
-  for (const char* text : {"", "[]", "{", R"({"prompt":[1]})", R"({"prompt":[],"output":[]})", R"({"prompt":[1,2],"output":[1]})",
-                           R"({"prompt":[0],"output":[1]})", R"({"prompt":[1.5],"output":[1]})", R"({"prompt":[99999999],"output":[1]})"}) {
+  for (const char* text :
+       {"", "[]", "{", R"({"prompt":[1]})", R"({"prompt":[],"output":[]})", R"({"prompt":[1,2],"output":[1]})",
+        R"({"prompt":[0],"output":[1]})", R"({"prompt":[1.5],"output":[1]})", R"({"prompt":[99999999],"output":[1]})"}) {
     const auto refused = read(text);
     ASSERT_FALSE(refused.has_value()) << text;
     EXPECT_EQ(refused.error().code(), Code::malformed);

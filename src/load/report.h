@@ -17,7 +17,7 @@ struct Report {
   std::string note;                                         // what limits the meaning of figures; often empty
   Goal goal;
   LoadRun run;
-  Figures figures;                // of `run`
+  Figures figures;                   // of `run`
   std::optional<SweepResult> sweep;  // `run` is the one at its best rate then, or at its lowest where none met the goal
 };
 

@@ -12,33 +12,42 @@ namespace {
 constexpr std::string_view kStyle = R"(
 :root { color-scheme: light dark; --back: #fbfbfa; --card: #ffffff; --ink: #1d2327; --soft: #66707a; --rule: #e2e5e8;
   --c0: #1668b8; --c1: #c2571a; --c2: #2c8a4b; --c3: #8a4fb3; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --back: #14171a; --card: #1c2024; --ink: #e6e9ec; --soft: #98a2ac; --rule: #31373d;
+@media (prefers-color-scheme: dark) { :root { --back: #14171a; --card: #1c2024; --ink: #e6e9ec; --soft: #98a2ac;
+  --rule: #31373d;
   --c0: #6db3f2; --c1: #f0a070; --c2: #7fd49a; --c3: #c79be8; --bad: #ff8a80; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1160px; padding: 28px 20px 60px; background: var(--back); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 24px; margin: 0 0 2px; } h2 { font-size: 17px; margin: 34px 0 10px; } .sub, .note { color: var(--soft); margin: 0; }
+h1 { font-size: 24px; margin: 0 0 2px; } h2 { font-size: 17px; margin: 34px 0 10px; } .sub, .note { color: var(--soft);
+  margin: 0; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; margin-top: 22px; }
 .tile, figure, .table { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; }
-.tile { padding: 12px 16px; } .tile b { display: block; font-size: 24px; font-weight: 600; font-variant-numeric: tabular-nums; }
+.tile { padding: 12px 16px; } .tile b { display: block; font-size: 24px; font-weight: 600;
+  font-variant-numeric: tabular-nums; }
 .tile span { color: var(--soft); font-size: 13px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 14px; }
 figure { margin: 0; padding: 8px; } svg { display: block; width: 100%; height: auto; }
 .table { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: 6px 14px; text-align: right; border-top: 1px solid var(--rule); white-space: nowrap; }
 tr:first-child > * { border-top: 0; } th { color: var(--soft); font-weight: 500; }
-td:first-child, th:first-child { text-align: left; } td.wide { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+td:first-child, th:first-child { text-align: left; } td.wide { text-align: left; white-space: normal;
+  overflow-wrap: anywhere; }
 tr.best td { font-weight: 600; color: var(--c2); } .bad { color: var(--bad); }
-svg text { fill: var(--soft); font: 11.5px system-ui, sans-serif; } svg .title { fill: var(--ink); font-size: 13px; font-weight: 600; }
+svg text { fill: var(--soft); font: 11.5px system-ui, sans-serif; } svg .title { fill: var(--ink); font-size: 13px;
+  font-weight: 600; }
 svg .x { text-anchor: middle; } svg .y, svg .legend { text-anchor: end; } .grid { stroke: var(--rule); stroke-width: 1; }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round; } .c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
-.c3 { stroke: var(--c3); } .dot { fill: var(--card); stroke-width: 2; } svg .t0 { fill: var(--c0); } svg .t1 { fill: var(--c1); }
+.line { fill: none; stroke-width: 2; stroke-linejoin: round; } .c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); }
+  .c2 { stroke: var(--c2); }
+.c3 { stroke: var(--c3); } .dot { fill: var(--card); stroke-width: 2; } svg .t0 { fill: var(--c0); }
+  svg .t1 { fill: var(--c1); }
 svg .t2 { fill: var(--c2); } svg .t3 { fill: var(--c3); }
 )";
 
 constexpr int kCurvePoints = 200, kTimeBins = 120;
 
-std::string figure(const Plot& plot) { return "<figure>" + plot_svg(plot) + "</figure>\n"; }
+std::string figure(const Plot& plot) {
+  return "<figure>" + plot_svg(plot) + "</figure>\n";
+}
 
 // The share of values up to x, as far as the 99.9th percentile: one straggler should not squeeze the rest.
 Plot cdf(std::string title, std::vector<double> values) {
@@ -92,10 +101,15 @@ std::string distributions(const LoadRun& run) {
 }
 
 std::string summary_table(const Figures& figures) {
-  std::string out = "<div class=\"table\"><table><tr><th>ms</th><th>mean</th><th>std</th><th>min</th><th>p50</th><th>p90</th><th>p99</th><th>max</th></tr>\n";
+  std::string out =
+      "<div "
+      "class=\"table\"><table><tr><th>ms</th><th>mean</th><th>std</th><th>min</th><th>p50</th><th>p90</th><th>p99</th><th>max</"
+      "th></tr>\n";
   const auto row = [&out](const char* name, const Summary& s) {
-    out += fmt::format("<tr><td>{}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td></tr>\n",
-                       name, s.mean, s.std, s.min, s.p50, s.p90, s.p99, s.max);
+    out += fmt::format(
+        "<tr><td>{}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.2f}</"
+        "td></tr>\n",
+        name, s.mean, s.std, s.min, s.p50, s.p90, s.p99, s.max);
   };
   row("Time to first token (TTFT)", figures.ttft_ms);
   row("Time per output token (TPOT)", figures.tpot_ms);
@@ -114,10 +128,12 @@ std::string sweep_section(const SweepResult& sweep) {
   std::string rows;
   for (const SweepPoint* point : points) {
     const Figures& f = point->figures;
-    rows += fmt::format("<tr{}><td>{}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.1f}%</td><td>{:.0f}</td><td>{:.1f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{}</td></tr>\n",
-                        point->rate == sweep.best_rate ? " class=\"best\"" : "",
-                        std::isinf(point->rate) ? "all at once" : fmt::format("{:.2f}", point->rate), f.requests_per_s, f.goodput,
-                        f.good_share * 100, f.output_tokens_per_s, f.ttft_ms.p99, f.tpot_ms.p99, f.e2e_ms.p99, f.failed);
+    rows += fmt::format(
+        "<tr{}><td>{}</td><td>{:.2f}</td><td>{:.2f}</td><td>{:.1f}%</td><td>{:.0f}</td><td>{:.1f}</td><td>{:.2f}</"
+        "td><td>{:.1f}</td><td>{}</td></tr>\n",
+        point->rate == sweep.best_rate ? " class=\"best\"" : "",
+        std::isinf(point->rate) ? "all at once" : fmt::format("{:.2f}", point->rate), f.requests_per_s, f.goodput,
+        f.good_share * 100, f.output_tokens_per_s, f.ttft_ms.p99, f.tpot_ms.p99, f.e2e_ms.p99, f.failed);
     if (std::isinf(point->rate)) continue;
     goodput.points.emplace_back(point->rate, f.goodput);
     offered.points.emplace_back(point->rate, f.requests_per_s);
@@ -126,12 +142,18 @@ std::string sweep_section(const SweepResult& sweep) {
   }
   std::string out = "<h2>Sweep over rates</h2>\n<div class=\"plots\">\n";
   if (!goodput.points.empty()) {
-    out += figure({.title = "Requests that meet the goal", .x_label = "requests/s sent", .y_label = "requests/s", .lines = {goodput, offered}});
+    out += figure({.title = "Requests that meet the goal",
+                   .x_label = "requests/s sent",
+                   .y_label = "requests/s",
+                   .lines = {goodput, offered}});
     out += figure({.title = "TTFT, 99th percentile", .x_label = "requests/s sent", .y_label = "ms", .lines = {ttft}});
     out += figure({.title = "TPOT, 99th percentile", .x_label = "requests/s sent", .y_label = "ms", .lines = {tpot}});
   }
-  return out + "</div>\n<p></p><div class=\"table\"><table><tr><th>rate sent</th><th>requests/s</th><th>goodput</th><th>met the goal</th>"
-               "<th>output tokens/s</th><th>TTFT p99</th><th>TPOT p99</th><th>E2E p99</th><th>failed</th></tr>\n" + rows + "</table></div>\n";
+  return out +
+         "</div>\n<p></p><div class=\"table\"><table><tr><th>rate sent</th><th>requests/s</th><th>goodput</th><th>met the "
+         "goal</th>"
+         "<th>output tokens/s</th><th>TTFT p99</th><th>TPOT p99</th><th>E2E p99</th><th>failed</th></tr>\n" +
+         rows + "</table></div>\n";
 }
 
 std::string errors_section(const LoadRun& run) {
@@ -139,11 +161,12 @@ std::string errors_section(const LoadRun& run) {
   for (int i = 1; i < kNumFailures; ++i) {
     const FailureCount& failure = run.failures[static_cast<size_t>(i)];
     if (failure.count == 0) continue;
-    rows += fmt::format("<tr><td class=\"bad\">{}</td><td>{}</td><td class=\"wide\">{}</td></tr>\n", failure_name(static_cast<Failure>(i)),
-                        failure.count, escape_html(failure.example));
+    rows += fmt::format("<tr><td class=\"bad\">{}</td><td>{}</td><td class=\"wide\">{}</td></tr>\n",
+                        failure_name(static_cast<Failure>(i)), failure.count, escape_html(failure.example));
   }
   if (rows.empty()) return "";
-  return "<h2>Failures</h2>\n<div class=\"table\"><table><tr><th>kind</th><th>requests</th><th style=\"text-align:left\">the first</th></tr>\n" +
+  return "<h2>Failures</h2>\n<div class=\"table\"><table><tr><th>kind</th><th>requests</th><th style=\"text-align:left\">the "
+         "first</th></tr>\n" +
          rows + "</table></div>\n";
 }
 
@@ -151,8 +174,11 @@ std::string errors_section(const LoadRun& run) {
 
 std::string report_html(const Report& report) {
   const Figures& f = report.figures;
-  std::string out = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n"
-                    "<title>headrace bench serve</title>\n<style>" + std::string(kStyle) + "</style></head><body>\n";
+  std::string out =
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\">\n"
+      "<title>headrace bench serve</title>\n<style>" +
+      std::string(kStyle) + "</style></head><body>\n";
   out += fmt::format("<h1>Load test</h1>\n<p class=\"sub\">{} &middot; {:.1f} s &middot; {} of {} requests answered{}</p>\n",
                      escape_html(report.date), report.run.seconds, f.completed, f.completed + f.failed + report.run.unfinished,
                      report.run.interrupted ? " &middot; stopped before its end" : "");

@@ -8,7 +8,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double rounded(double value) { return std::round(value * 1e4) / 1e4; }
+double rounded(double value) {
+  return std::round(value * 1e4) / 1e4;
+}
 
 Json summary_json(const Summary& s) {
   return {{"mean", rounded(s.mean)}, {"std", rounded(s.std)}, {"min", rounded(s.min)}, {"p50", rounded(s.p50)},

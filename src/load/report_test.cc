@@ -44,11 +44,11 @@ TEST(Report, JsonHasTheFieldsOfTheContract) {
   const auto json = nlohmann::ordered_json::parse(report_json(report));
   std::vector<std::string> names;
   for (const auto& [name, value] : json.items()) names.push_back(name);
-  EXPECT_THAT(names, ::testing::ElementsAre("date", "config", "note", "duration_s", "interrupted", "unfinished", "retries", "peak_concurrency",
-                                            "client_cpu_s", "errors", "goal", "completed", "failed", "prompt_tokens", "cached_tokens",
-                                            "output_tokens", "tokens_counted_by", "requests_per_s", "output_tokens_per_s",
-                                            "total_tokens_per_s", "ttft_ms", "tpot_ms", "itl_ms", "e2e_ms", "late_ms",
-                                            "goodput_requests_per_s", "good_share", "sweep"));
+  EXPECT_THAT(names, ::testing::ElementsAre("date", "config", "note", "duration_s", "interrupted", "unfinished", "retries",
+                                            "peak_concurrency", "client_cpu_s", "errors", "goal", "completed", "failed",
+                                            "prompt_tokens", "cached_tokens", "output_tokens", "tokens_counted_by",
+                                            "requests_per_s", "output_tokens_per_s", "total_tokens_per_s", "ttft_ms", "tpot_ms",
+                                            "itl_ms", "e2e_ms", "late_ms", "goodput_requests_per_s", "good_share", "sweep"));
   EXPECT_EQ(json["completed"], 2);
   EXPECT_EQ(json["failed"], 1);
   EXPECT_EQ(json["output_tokens"], 6);
@@ -72,8 +72,8 @@ TEST(Report, TheHtmlStandsAloneAndShowsForeignTextAsText) {
   EXPECT_THAT(html, HasSubstr("m &amp; &quot;co&quot;"));
   EXPECT_THAT(html, HasSubstr("429: &lt;b&gt;busy"));
   for (const char* reference : {"<script", " src=", "href=", "url(", "@import"}) EXPECT_THAT(html, Not(HasSubstr(reference)));
-  for (const char* plot : {"Time to first token", "Inter-token latency", "End-to-end latency", "Output tokens over time", "Requests under way",
-                           "Requests that meet the goal", "TTFT, 99th percentile"}) {
+  for (const char* plot : {"Time to first token", "Inter-token latency", "End-to-end latency", "Output tokens over time",
+                           "Requests under way", "Requests that meet the goal", "TTFT, 99th percentile"}) {
     EXPECT_THAT(html, HasSubstr(std::string("aria-label=\"") + plot));
   }
   EXPECT_THAT(html, HasSubstr("prefers-color-scheme: dark"));
@@ -90,7 +90,11 @@ TEST(Report, ARunWithoutAnAnswerIsReportedToo) {
 
 TEST(Plot, PointsLieWhereTheScaleSays) {
   // The frame: x from 58 to 506, y from 216 down to 30.
-  const std::string svg = plot_svg({.title = "t", .x_label = "x", .y_label = "y", .lines = {{.name = "a", .points = {{0, 0}, {5, 1}, {10, 2}}}}, .y_max = 2});
+  const std::string svg = plot_svg({.title = "t",
+                                    .x_label = "x",
+                                    .y_label = "y",
+                                    .lines = {{.name = "a", .points = {{0, 0}, {5, 1}, {10, 2}}}},
+                                    .y_max = 2});
   EXPECT_THAT(svg, HasSubstr("points=\"58.0,216.0 282.0,123.0 506.0,30.0 \""));
 }
 

@@ -5,8 +5,8 @@
 namespace headrace::load {
 namespace {
 
-// numpy 2.4.6: v = [((i*i*37) % 101) / 8 + i / 4 for i in range(41)]; np.mean(v), np.std(v), np.min(v), np.percentile(v, 50), 90, 99,
-// np.max(v); and np.percentile([3, 1], q) for 0, 25, 50, 90, 99, 100.
+// numpy 2.4.6: v = [((i*i*37) % 101) / 8 + i / 4 for i in range(41)]; np.mean(v), np.std(v), np.min(v), np.percentile(v, 50),
+// 90, 99, np.max(v); and np.percentile([3, 1], q) for 0, 25, 50, 90, 99, 100.
 TEST(Statistics, SummariesAreThoseOfNumpy) {
   std::vector<double> values;
   for (int i = 0; i < 41; ++i) values.push_back((i * i * 37) % 101 / 8.0 + i / 4.0);

@@ -21,13 +21,13 @@ struct SweepResult {
 };
 
 struct SweepOptions {
-  double share = 0.99;        // of requests that must meet the goal
-  double precision = 0.05;    // ends when best and failed are as close as this, relatively
-  int max_points = 10;        // the one with all requests at once included
+  double share = 0.99;      // of requests that must meet the goal
+  double precision = 0.05;  // ends when best and failed are as close as this, relatively
+  int max_points = 10;      // the one with all requests at once included
 };
 
-// `measure` runs one load at a rate. The first run sends all at once: what the server does at most bounds the rates that are tried.
-// The search ends when `stopped` is true after a run, which does not count then. Errors: those of `measure`.
+// `measure` runs one load at a rate. The first run sends all at once: what the server does at most bounds the rates that are
+// tried. The search ends when `stopped` is true after a run, which does not count then. Errors: those of `measure`.
 Result<SweepResult> sweep(const SweepOptions& options, const std::function<Result<Figures>(double rate)>& measure,
                           const std::function<bool()>& stopped);
 

@@ -21,7 +21,8 @@ struct Model {
 };
 
 SweepResult found(Model& model, SweepOptions options = {}) {
-  auto result = sweep(options, [&](double rate) { return model(rate); }, [] { return false; });
+  auto result = sweep(
+      options, [&](double rate) { return model(rate); }, [] { return false; });
   EXPECT_TRUE(result.has_value());
   return *result;
 }
@@ -60,10 +61,12 @@ TEST(Sweep, AServerThatAnswersNothingEndsIt) {
 
 TEST(Sweep, AStoppedRunDoesNotCountAndAnErrorIsReturned) {
   int runs = 0;
-  auto result = sweep({}, [&](double) -> Result<Figures> { return ++runs, Figures{.requests_per_s = 5}; }, [&] { return runs == 3; });
+  auto result = sweep(
+      {}, [&](double) -> Result<Figures> { return ++runs, Figures{.requests_per_s = 5}; }, [&] { return runs == 3; });
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->points.size(), 2u);
-  const auto failed = sweep({}, [](double) -> Result<Figures> { return error(Code::unavailable, "gone"); }, [] { return false; });
+  const auto failed = sweep(
+      {}, [](double) -> Result<Figures> { return error(Code::unavailable, "gone"); }, [] { return false; });
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().message(), "gone");
 }

@@ -101,7 +101,8 @@ void ScriptedServer::serve(int fd, int connection) {
       if (!(sent = send_all(fd, piece.bytes))) break;
     }
     char byte;
-    if (sent && reply.then == ScriptedReply::Then::hang) [[maybe_unused]] const ssize_t left = ::recv(fd, &byte, 1, 0);
+    if (sent && reply.then == ScriptedReply::Then::hang) [[maybe_unused]]
+      const ssize_t left = ::recv(fd, &byte, 1, 0);
     if (!sent || reply.then != ScriptedReply::Then::keep) break;
   }
   const std::lock_guard lock(mutex_);
@@ -118,10 +119,13 @@ ScriptedReply::Piece stream_event(const std::string& data, std::chrono::microsec
   return {fmt::format("{:x}\r\n{}\r\n", event.size(), event), delay};
 }
 
-ScriptedReply::Piece stream_end() { return {"0\r\n\r\n"}; }
+ScriptedReply::Piece stream_end() {
+  return {"0\r\n\r\n"};
+}
 
 ScriptedReply plain_reply(int status, const std::string& type, const std::string& body) {
-  return {{{fmt::format("HTTP/1.1 {} X\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n{}", status, type, body.size(), body)}}};
+  return {
+      {{fmt::format("HTTP/1.1 {} X\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n{}", status, type, body.size(), body)}}};
 }
 
 }  // namespace headrace::testing

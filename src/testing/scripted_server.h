@@ -1,6 +1,6 @@
 #pragma once
-// A server on a free loopback port that answers HTTP requests with bytes of the test's choice, well-formed or not, cut and delayed as it
-// says. A thread for each connection.
+// A server on a free loopback port that answers HTTP requests with bytes of the test's choice, well-formed or not, cut and
+// delayed as it says. A thread for each connection.
 
 #include <atomic>
 #include <chrono>
