@@ -22,7 +22,7 @@ Result<std::unique_ptr<StaticBatch>> StaticBatch::open(const std::string& path, 
   out->context_ = static_cast<int32_t>(context);
   runtime::RunnerOptions runner_options;
   runner_options.model_name = path;
-  runner_options.policy = options.exact ? DtypePolicy::exact() : DtypePolicy();
+  runner_options.policy = policy_of(options);
   runner_options.skip_passes = options.skip_passes;
   runner_options.isa = options.isa;
   runner_options.max_context = out->context_;
