@@ -301,6 +301,24 @@ void make_template(const fs::path& folder, const fs::path& tests) {
   }
 }
 
+// A seed is two bytes that say where the rest, an HTTP response, is cut.
+void make_load_stream(const fs::path& folder) {
+  const std::string token = R"({"choices":[{"index":0,"text":" a","finish_reason":null}]})";
+  const std::string chat = R"({"choices":[{"delta":{"content":"b","tool_calls":[{"function":{"arguments":"{"}}]}}]})";
+  const std::string usage = R"({"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}})";
+  std::string events, chunks;
+  for (const std::string& data : {token, chat, usage, std::string("[DONE]")}) {
+    const std::string event = "data: " + data + "\n\n";
+    events += event;
+    chunks += fmt::format("{:x}\r\n{}\r\n", event.size(), event);
+  }
+  const std::string head = "\1\20HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
+  write(folder / "chunked", head + "Transfer-Encoding: chunked\r\n\r\n" + chunks + "0\r\n\r\n");
+  write(folder / "length", head + fmt::format("Content-Length: {}\r\n\r\n", events.size()) + events);
+  write(folder / "to_close", head + "\r\n" + events);
+  write(folder / "error", head + "\r\nid: 1\r\nevent: error\r\ndata: {\"error\":{\"message\":\"x\"}}\r\n\r\n");
+}
+
 }  // namespace
 }  // namespace headrace
 
@@ -316,4 +334,5 @@ int main(int argc, char** argv) {
   headrace::make_vocabulary(root / "vocabulary");
   headrace::make_tokenizer_json(root / "tokenizer_json");
   headrace::make_template(root / "template", argv[2]);
+  headrace::make_load_stream(root / "load_stream");
 }

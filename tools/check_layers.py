@@ -24,6 +24,7 @@ ALLOWED = {
     "compress": "base core quant io text graph models runtime",
     "engine": "base core quant io text graph runtime",
     "server": "base text engine",
+    "load": "base",
     "ladder": "base text runtime",
     "testing": "base core quant io text ops kernels/cpu graph parallel models runtime compress engine ladder",
     "cli": "*",

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_requests.h"
+#include "cli/bench_serve.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
@@ -23,12 +25,15 @@ constexpr std::string_view kAbout =
     "Prompts are made-up ids, answers are generated to full length whatever the model says. Each figure is the\n"
     "median of the repeats, with the least and the most; one more repeat comes first and is not counted.\n"
     "The bandwidth and arithmetic that the speed amounts to stand beside this machine's own, measured in the\n"
-    "same run.";
+    "same run. With --requests, many requests of given lengths are there at once instead.\n"
+    "headrace bench serve puts a load on a server: headrace bench serve --help.";
 constexpr std::string_view kExamples =
     "  headrace bench model.gguf\n"
     "  headrace bench model.gguf --prompt-tokens 128 --gen-tokens 64 --batch 8 --threads 2\n"
     "  headrace bench ./folder --dummy-weights --json     # config.json alone; weights are random, seed 0\n"
     "  headrace bench model.gguf --isa generic            # without AVX2 and AVX-512\n"
+    "  headrace bench model.gguf --requests lengths.json --max-seqs 32    # a day's requests, all at once\n"
+    "  headrace bench serve --url http://127.0.0.1:8000   # a load on a running server\n"
     "Next: headrace roof shows the machine's own figures for every thread count and cache level.\n";
 
 struct BenchOptions {
@@ -238,11 +243,28 @@ void print_text(const Report& report, const engine::ServingModel& model, const B
   fmt::print("\nPeak memory {:.0f} MB\n", static_cast<double>(peak_rss_bytes()) * 1e-6);
 }
 
+// Options that belong to the other way of measuring are refused: ignored, they would mislead.
+Status check_mode(const Options& options) {
+  const bool requests = options.given("--requests");
+  const std::vector<std::string_view> strange = requests ? std::vector<std::string_view>{"--prompt-tokens", "--gen-tokens", "--batch", "--repeat"}
+                                                         : std::vector<std::string_view>{"--limit", "--static", "--max-seqs", "--max-context"};
+  for (const std::string_view flag : strange) {
+    if (!options.given(flag)) continue;
+    return make_status(Code::invalid_argument, "{}: {}", flag, requests ? "--requests gives the lengths and their number" : "goes with --requests FILE");
+  }
+  if (options.given("--static") && (options.given("--max-seqs") || options.given("--max-context"))) {
+    return make_status(Code::invalid_argument, "--static: a batch has its own size; leave out --max-seqs and --max-context");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status bench_command(const std::vector<std::string>& args) {
+  if (!args.empty() && args.front() == "serve") return bench_serve({args.begin() + 1, args.end()});
   Options options("bench", kAbout, kExamples);
   BenchOptions bench;
+  RequestsBench requests;
   bench.model.declare_model(options);
   options.integer(bench.prompt_tokens, "--prompt-tokens", "N", "Length of each prompt (512)", 1, 1 << 24);
   options.integer(bench.gen_tokens, "--gen-tokens", "N", "Tokens generated for each prompt (128)", 1, 1 << 24);
@@ -258,9 +280,18 @@ Status bench_command(const std::vector<std::string>& args) {
                    return {};
                  });
   options.flag(bench.json, "--json", "Print one JSON object");
-  bench.model.declare_engine(options, {"--max-seqs", "--max-queue", "--max-context"});
+  options.heading("Requests of given lengths");
+  options.text(requests.file, "--requests", "FILE", "All at once: JSON with the lists `prompt` and `output` of their lengths in tokens");
+  options.integer(requests.limit, "--limit", "K", "The first K of them (all)", 1, 1 << 24);
+  options.integer(requests.static_batch, "--static", "N", "Static left-padded batches of N instead of the engine, as a baseline", 1, 2048);
+  bench.model.declare_engine(options, {"--max-queue"});
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};
+  HR_RETURN_IF_ERROR(check_mode(options));
+  if (!requests.file.empty()) {
+    requests.json = bench.json;
+    return bench_requests(requests, std::move(bench.model));
+  }
   engine::EngineConfig& config = bench.model.serving.config;
   config.max_seqs = bench.batch;
   config.max_context = bench.prompt_tokens + bench.gen_tokens;

@@ -1,4 +1,4 @@
-// fake_server [PORT]: the server and its page over a scripted model, for work on web/ and on clients without a checkpoint.
+// fake_server [PORT [STEP_MS [MAX_SEQS]]]: the server and its page over a scripted model, for work on web/ and on clients without a checkpoint.
 #include <fmt/core.h>
 
 #include <charconv>
@@ -21,9 +21,21 @@ constexpr std::string_view kReply =
 int main(int argc, char** argv) {
   using namespace std::chrono_literals;
   uint16_t port = 8000;
-  if (argc > 1) std::from_chars(argv[1], argv[1] + std::strlen(argv[1]), port);
+  int step_ms = 10, max_seqs = 16;
+  const auto parse = [&](int index, auto& value) {
+    if (argc > index) std::from_chars(argv[index], argv[index] + std::strlen(argv[index]), value);
+  };
+  parse(1, port);
+  parse(2, step_ms);
+  parse(3, max_seqs);
+  headrace::testing::FakeModel model;
+  model.step_delay = step_ms * 1ms;
+  model.max_seqs = max_seqs;
+  model.num_blocks = {max_seqs * model.max_context / 16 + 1};
+  headrace::engine::EngineConfig config;
+  config.max_seqs = max_seqs;
   const auto backend = headrace::testing::make_fake_backend(
-      {.name = "fake-model", .model = {.step_delay = 10ms}, .reply = std::string(kReply)});
+      {.name = "fake-model", .model = model, .config = config, .reply = std::string(kReply)});
   const auto server = headrace::server::Server::create(*backend, {.port = port, .stop_on_signals = true});
   if (!server) {
     fmt::print(stderr, "fake_server: {}\n", server.error().message());
