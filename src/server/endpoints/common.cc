@@ -73,6 +73,7 @@ engine::Request make_request(const GenerationFields& fields, std::vector<int32_t
   request.beam = fields.beam;
   request.n = fields.beam.width > 0 ? fields.n : fields.best_of;
   request.sampling = fields.sampling;
+  if (fields.beam.width > 0) request.sampling.temperature = 0;  // nothing is drawn
   request.stop_token_ids = fields.stop_token_ids;
   request.ignore_eos = fields.ignore_eos;
   request.min_tokens = fields.min_tokens;
