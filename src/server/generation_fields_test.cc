@@ -1,5 +1,5 @@
-// What the fields of a request make of its answer. The model is the fake one: expectations come from FakeModel, asked without an
-// engine or a server, and log-probabilities from its logits in float64.
+// What the fields of a request make of its answer. The model is the fake one: expectations come from FakeModel, asked without
+// an engine or a server, and log-probabilities from its logits in float64.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -171,6 +171,12 @@ TEST(GenerationFields, StopTokenIdsAndStopStringsEndAChoice) {
   EXPECT_EQ(choice["finish_reason"], "stop");
 }
 
+TEST(GenerationFields, NoStopStringEndsAChoiceWithinMinTokens) {
+  TestServer server(speaking());
+  const json fields = {{"prompt", "<assistant>"}, {"stop", "e"}, {"min_tokens", 8}, {"max_tokens", 20}};
+  EXPECT_EQ(post(server, fields)["choices"][0]["text"], "It drives th");
+}
+
 TEST(GenerationFields, MinTokensAndIgnoreEosKeepAnAnswerGoing) {
   const FakeModel model = bytes_model(3);
   TestServer server({.model = model});
@@ -227,7 +233,8 @@ TEST(GenerationFields, CachedTokensAreCountedOverPromptsAndASaltKeepsTenantsApar
 
 // The lists of `ids`, all of them echoed or drawn without chance.
 json expected_lists(const FakeModel& model, std::span<const int32_t> ids, size_t top) {
-  json lists = {{"tokens", labels(ids)}, {"token_logprobs", {nullptr}}, {"top_logprobs", {nullptr}}, {"text_offset", json::array()}};
+  json lists = {{"tokens", labels(ids)}, {"text_offset", json::array()}};
+  lists["token_logprobs"] = lists["top_logprobs"] = json::array({nullptr});
   for (size_t i = 0; i < ids.size(); ++i) {
     lists["text_offset"].push_back(i);  // every token is one ASCII character in the tests that ask for it
     if (i == 0) continue;
@@ -362,7 +369,8 @@ TEST(Ranking, BestOfGivesTheLikeliestChoicesPerTokenAsStopStringsCutThem) {
     for (int32_t stream = 0; stream < 5; ++stream) {
       const FakeSampling sampling{.temperature = 1, .seed = 3, .stream = stream};
       Drawn choice{model.answer(prompt, 12, sampling), 0};
-      if (const auto end = std::ranges::find(choice.ids, stop); end != choice.ids.end()) choice.ids.erase(end + 1, choice.ids.end());
+      const auto end = std::ranges::find(choice.ids, stop);
+      if (end != choice.ids.end()) choice.ids.erase(end + 1, choice.ids.end());
       std::vector<int32_t> before = prompt;
       for (const int32_t id : choice.ids) {
         choice.mean += log_softmax(model.logits(before, sampling))[id] / static_cast<double>(choice.ids.size());

@@ -22,7 +22,8 @@ std::string param_of(const Status& status) {
   const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_");
   const std::string name = message.substr(0, end);
   if (name == "beam") return "use_beam_search";
-  const bool is_field = end != message.npos && (message[end] == ':' || message[end] == '[' || message.substr(end).starts_with(" and "));
+  const std::string_view rest = std::string_view(message).substr(std::min(end, message.size()));
+  const bool is_field = rest.starts_with(':') || rest.starts_with('[') || rest.starts_with(" and ");
   return is_field ? name : std::string();
 }
 
@@ -87,8 +88,10 @@ void Generation::start() {
   assemblers_.reserve(running_);
   for (size_t i = 0; i < job_.requests.size(); ++i) {
     engine::Request& request = job_.requests[i];
-    const engine::TextAssembler::Options options{
-        .stop = job_.stop, .include_stop = job_.include_stop, .starts_text = request.starts_text};
+    const engine::TextAssembler::Options options{.stop = job_.stop,
+                                                 .include_stop = job_.include_stop,
+                                                 .min_tokens = request.min_tokens,
+                                                 .starts_text = request.starts_text};
     assemblers_.emplace_back(backend_.tokenizer(), n, options);
     awaits_logprobs_.push_back(request.prompt_logprobs >= 0);
     deadline_ = request.deadline;
@@ -189,7 +192,8 @@ void Generation::write(std::string_view json) {
   }
 }
 
-// Of each prompt's choices the `n` with the highest mean log-probability of a token stay, best first; one without tokens is the last.
+// Of each prompt's choices the `n` with the highest mean log-probability of a token stay, best first. One without tokens is the
+// last.
 void Generation::keep_best() {
   const auto drawn = choices_.size() / assemblers_.size(), n = static_cast<size_t>(job_.n);
   if (drawn == n) return;

@@ -15,8 +15,8 @@ namespace headrace::server {
 
 struct GenerationJob {
   std::vector<engine::Request> requests;  // one per prompt, all with the same number of choices
-  // Of each prompt's choices so many are answered: where there are more, those with the highest mean log-probability of a token,
-  // best first. Choice = prompt * n + its place. The requests ask for log-probabilities then, and `stream` is false.
+  // Of each prompt's choices so many are answered; choice = prompt * n + its place. Where there are more, those with the highest
+  // mean log-probability of a token, best first: then the requests ask for log-probabilities, and `stream` is false.
   int32_t n = 1;
   std::vector<std::string> stop;
   bool include_stop = false;

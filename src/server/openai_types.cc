@@ -318,7 +318,8 @@ void read_limits(Fields& in, const ParseLimits& limits, bool echo, GenerationFie
   }
   out.min_tokens = static_cast<int32_t>(in.integer("min_tokens", 0, kMax).value_or(0));
   if (out.min_tokens > out.max_tokens.value_or(kMax)) {
-    in.fail("min_tokens", fmt::format("min_tokens: must be at most max_tokens, which is {}, got {}", *out.max_tokens, out.min_tokens));
+    in.fail("min_tokens", fmt::format("min_tokens: must be at most max_tokens, which is {}, got {}", *out.max_tokens,
+                                      out.min_tokens));
   }
   out.n = static_cast<int32_t>(in.integer("n", 1, limits.max_choices).value_or(1));
   out.best_of = static_cast<int32_t>(in.integer("best_of", 1, limits.max_choices).value_or(out.n));
@@ -355,7 +356,8 @@ void read_beams(Fields& in, GenerationFields& out) {
   out.beam.width = out.best_of;
   if (out.best_of > engine::kMaxBeams) {
     in.fail(in.find("best_of") != nullptr ? "best_of" : "n",
-            fmt::format("use_beam_search: at most {} beams, as many as best_of or else n says, got {}", engine::kMaxBeams, out.best_of));
+            fmt::format("use_beam_search: at most {} beams, as many as best_of or else n says, got {}", engine::kMaxBeams,
+                        out.best_of));
   }
 }
 
@@ -372,7 +374,7 @@ void refuse_pairs(Fields& in, const GenerationFields& fields) {
       {"best_of", "stream", ranked && fields.stream, "which choices are the best is known at their end"},
       {"best_of", "max_tokens: 0", ranked && fields.max_tokens == 0, "choices without tokens have no rank"},
       {"prompt_logprobs", "stream", fields.prompt_logprobs && fields.stream, "they are a field of the whole answer"},
-      {"stop", "use_beam_search", beams && !fields.stop.empty(), "hypotheses are compared as token ids; stop_token_ids end them"},
+      {"stop", "use_beam_search", beams && !fields.stop.empty(), "beams are compared as token ids; stop_token_ids end them"},
       {"temperature", "use_beam_search", beams && sampling.temperature != 0.0f && sampling.temperature != 1.0f, kPure},
       {"top_p", "use_beam_search", beams && sampling.top_p != 1.0f, kPure},
       {"top_k", "use_beam_search", beams && sampling.top_k != 0, kPure},

@@ -144,12 +144,14 @@ TEST(ParseChat, TheBeamIsAsWideAsBestOfOrElseN) {
 TEST(ParseChat, RefusesValuesOutOfRange) {
   const std::pair<const char*, const char*> fields[] = {
       {"presence_penalty", "2.1"}, {"presence_penalty", "\"a\""}, {"frequency_penalty", "-2.1"}, {"repetition_penalty", "0"},
-      {"repetition_penalty", "101"}, {"typical_p", "0"}, {"typical_p", "1.5"}, {"logit_bias", "[1]"}, {"logit_bias", R"({"a":1})"},
+      {"repetition_penalty", "101"}, {"typical_p", "0"}, {"typical_p", "1.5"}, {"logit_bias", "[1]"},
+      {"logit_bias", R"({"a":1})"},
       {"logit_bias", R"({"1":"x"})"}, {"bad_words", "\"no\""}, {"bad_words", "[1]"}, {"bad_words", "[\"\"]"},
       {"bad_words", "[\"  \"]"}, {"stop_token_ids", "3"}, {"stop_token_ids", "[1000]"}, {"stop_token_ids", "[\"a\"]"},
       {"min_tokens", "-1"}, {"ignore_eos", "1"}, {"include_stop_str_in_output", "1"}, {"prompt_logprobs", "21"},
       {"prompt_logprobs", "-1"}, {"best_of", "0"}, {"best_of", "9"}, {"use_beam_search", "1"}, {"length_penalty", "11"},
-      {"early_stopping", "\"never\""}, {"priority", "3e9"}, {"priority", "\"high\""}, {"cache_salt", "\"\""}, {"cache_salt", "3"},
+      {"early_stopping", "\"never\""}, {"priority", "3e9"}, {"priority", "\"high\""}, {"cache_salt", "\"\""},
+      {"cache_salt", "3"},
       {"timeout", "0"}, {"timeout", "-1"}, {"timeout", "\"1s\""}, {"skip_special_tokens", "false"},
       {"truncate_prompt_tokens", "4"}, {"guided_json", "{}"}};
   for (const auto& [name, value] : fields) {
@@ -195,7 +197,8 @@ TEST(ParseCompletion, RefusesPairsAndNamesBoth) {
 }
 
 TEST(ParseCompletion, TakesPairsThatHaveAMeaning) {
-  for (const char* fields : {R"("best_of":3,"logprobs":2)", R"("best_of":2,"n":2,"stream":true)", R"("use_beam_search":true,"stream":true)",
+  for (const char* fields : {R"("best_of":3,"logprobs":2)", R"("best_of":2,"n":2,"stream":true)",
+                             R"("use_beam_search":true,"stream":true)",
                              R"("use_beam_search":true,"temperature":0,"stop_token_ids":[1],"min_tokens":1)",
                              R"("echo":true,"logprobs":20)", R"("echo":true,"max_tokens":0)", R"("length_penalty":1.0)"}) {
     EXPECT_EQ(completion_error(completion(fields)), "accepted") << fields;

@@ -233,8 +233,8 @@ TEST(Server, TellsOfTheQueueTheKvCacheAndItsPrefixes) {
   for (int i = 0; i < 2; ++i) post(server, "/v1/chat/completions", chat_body());
   const std::string text = fetch(server.port(), "GET", "/metrics").body;
   for (const std::string line :
-       {"headrace_prefix_cache_query_tokens_total 86", "headrace_prefix_cache_hit_tokens_total 32", "headrace_preemptions_total 0",
-        "headrace_requests{state=\"waiting\"} 0", "headrace_requests{state=\"running\"} 0", "headrace_kv_usage 0",
+       {"headrace_prefix_cache_query_tokens_total 86", "headrace_prefix_cache_hit_tokens_total 32",
+        "headrace_preemptions_total 0", "headrace_requests{state=\"waiting\"} 0", "headrace_requests{state=\"running\"} 0", "headrace_kv_usage 0",
         "headrace_kv_blocks{state=\"used\"} 0", "headrace_kv_blocks{state=\"cached\"} 4",
         "headrace_kv_blocks{state=\"free\"} 1020"}) {
     EXPECT_NE(text.find(line + "\n"), std::string::npos) << line << "\n" << text;

@@ -6,8 +6,8 @@
 namespace headrace::server {
 namespace {
 
-// As vLLM does it: a word is banned as a text begins with it and, where a space before it makes another word token of it, as it stands
-// within a text. Where the space is a token of its own, the first form bans the second.
+// As vLLM does it: a word is banned as it begins a text and, where a space before it makes another token of it, as it stands
+// within one. Where the space is a token of its own, the first form bans the second.
 Status add_bad_words(const text::Tokenizer& tokenizer, const std::vector<std::string>& words,
                      std::vector<std::vector<int32_t>>& sequences) {
   for (const std::string& word : words) {
@@ -83,7 +83,8 @@ engine::Request make_request(const GenerationFields& fields, std::vector<int32_t
   request.priority = fields.priority;
   request.cache_key = fields.cache_salt;
   if (fields.timeout) {
-    request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*fields.timeout));
+    const std::chrono::duration<double> timeout(*fields.timeout);
+    request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
   }
   return request;
 }
