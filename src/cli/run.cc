@@ -37,7 +37,8 @@ struct RunOptions {
   AnswerOptions answer;
   std::string prompt, system;
   int64_t max_tokens = 512, top_k = 0, seed = 0;
-  double temperature = 0, top_p = 1, min_p = 0;
+  double temperature = 0, top_p = 1, min_p = 0, typical_p = 1;
+  double repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
   bool raw = false, json = false;
 
   void declare(Options& options) {
@@ -49,6 +50,13 @@ struct RunOptions {
     options.number(top_p, "--top-p", "P", "Draw from the likeliest tokens that together have this probability (1)", 0, 1);
     options.number(min_p, "--min-p", "P", "Draw from tokens this likely, relative to the likeliest (0)", 0, 1);
     options.integer(top_k, "--top-k", "K", "Draw from the K likeliest tokens; 0: from all (0)", 0, 1 << 24);
+    options.number(typical_p, "--typical-p", "P", "Draw from the most typical tokens of this probability in all (1)", 0, 1);
+    options.number(repetition_penalty, "--repetition-penalty", "R",
+                   "More than 1: tokens of the prompt and the answer become less likely (1)", 0.01, 100);
+    options.number(frequency_penalty, "--frequency-penalty", "F",
+                   "Take F from a token's score for each time that the answer has it (0)", -2, 2);
+    options.number(presence_penalty, "--presence-penalty", "F",
+                   "Take F from the score of tokens that the answer has (0)", -2, 2);
     options.integer(seed, "--seed", "S", "The same seed gives the same answer (0)", 0,
                     std::numeric_limits<int64_t>::max());
     options.texts(answer.stop, "--stop", "TEXT", "End the answer before this text; may be repeated");
@@ -78,6 +86,7 @@ Status check(RunOptions& run, const Options& options) {
     return make_status(Code::invalid_argument, "--system: it is the chat template that says it, and --raw skips that");
   }
   if (run.top_p == 0) return make_status(Code::invalid_argument, "--top-p: want a number above 0, got 0");
+  if (run.typical_p == 0) return make_status(Code::invalid_argument, "--typical-p: want a number above 0, got 0");
   for (const std::string& stop : run.answer.stop) {
     if (stop.empty()) return make_status(Code::invalid_argument, "--stop: want some text, got none");
     HR_RETURN_IF_ERROR(check_text("--stop", stop));
@@ -91,6 +100,10 @@ Status check(RunOptions& run, const Options& options) {
                          .top_p = static_cast<float>(run.top_p),
                          .min_p = static_cast<float>(run.min_p),
                          .top_k = static_cast<int32_t>(run.top_k),
+                         .typical_p = static_cast<float>(run.typical_p),
+                         .repetition_penalty = static_cast<float>(run.repetition_penalty),
+                         .frequency_penalty = static_cast<float>(run.frequency_penalty),
+                         .presence_penalty = static_cast<float>(run.presence_penalty),
                          .seed = static_cast<uint64_t>(run.seed)};
   return {};
 }

@@ -38,7 +38,8 @@ constexpr std::chrono::milliseconds kPollInterval{20};
 
 }  // namespace
 
-TextAssembler::TextAssembler(const text::Tokenizer& tokenizer, int32_t choices, const Options& options) {
+TextAssembler::TextAssembler(const text::Tokenizer& tokenizer, int32_t choices, const Options& options)
+    : min_tokens_(options.min_tokens) {
   const auto begin = options.starts_text ? text::Detokenizer::Begin::text : text::Detokenizer::Begin::anywhere;
   for (int32_t i = 0; i < choices; ++i) {
     choices_.push_back(
@@ -76,9 +77,10 @@ TextDelta TextAssembler::push(const Event& event) {
   return delta;
 }
 
-void TextAssembler::take_tokens(Choice& choice, const Event& event, TextDelta& delta) {
+void TextAssembler::take_tokens(Choice& choice, const Event& event, TextDelta& delta) const {
   for (const int32_t token : event.tokens) {
     if (choice.decoder.stopped()) return;
+    choice.decoder.ignore_stops(choice.tokens < min_tokens_);
     delta.text += choice.decoder.push(choice.detokenizer.push(token));
     delta.token_ids.push_back(token);
     ++choice.tokens;
@@ -88,7 +90,9 @@ void TextAssembler::take_tokens(Choice& choice, const Event& event, TextDelta& d
 Result<TextDelta> generate(Engine& engine, const text::Tokenizer& tokenizer, Request request, std::vector<std::string> stop,
                            const std::function<void(const TextDelta&)>& on_delta,
                            const std::function<bool()>& cancelled) {
-  TextAssembler assembler(tokenizer, request.n, {.stop = std::move(stop), .starts_text = request.starts_text});
+  TextAssembler assembler(
+      tokenizer, request.n,
+      {.stop = std::move(stop), .min_tokens = request.min_tokens, .starts_text = request.starts_text});
   const auto queue = std::make_shared<EventQueue>();
   HR_ASSIGN_OR_RETURN(const RequestId id, engine.submit(std::move(request), queue));
   bool aborted = false;

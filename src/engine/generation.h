@@ -30,6 +30,7 @@ class TextAssembler {
   struct Options {
     std::vector<std::string> stop;
     bool include_stop = false;
+    int32_t min_tokens = 0;    // a stop string that so many tokens complete ends nothing
     bool starts_text = false;  // as Request's
   };
   TextAssembler(const text::Tokenizer& tokenizer, int32_t choices, const Options& options);
@@ -48,8 +49,9 @@ class TextAssembler {
     bool finished = false;
     int32_t tokens = 0;
   };
-  static void take_tokens(Choice& choice, const Event& event, TextDelta& delta);
+  void take_tokens(Choice& choice, const Event& event, TextDelta& delta) const;
 
+  const int32_t min_tokens_;
   std::vector<Choice> choices_;
   int32_t num_finished_ = 0;
   TimePoint last_token_;  // of those that were delivered

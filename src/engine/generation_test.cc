@@ -137,6 +137,17 @@ TEST(TextAssembler, TheStopStringCanBeKept) {
   EXPECT_EQ(assembler.push(tokens_event("xENDyz")).text, "xEND");
 }
 
+// As vLLM's min_tokens: the stop string may begin before so many tokens, but not end.
+TEST(TextAssembler, AStopStringThatEndsWithinMinTokensIsText) {
+  for (const auto& [min_tokens, text] : {std::pair(5, "ab "), std::pair(6, "ab END cd ")}) {
+    TextAssembler assembler(tokenizer(), 1, {.stop = {"END"}, .min_tokens = min_tokens});
+    std::string got;
+    for (const char c : std::string_view("ab END cd END e")) got += assembler.push(tokens_event(std::string(1, c))).text;
+    EXPECT_EQ(got, text);
+    EXPECT_TRUE(assembler.should_abort());
+  }
+}
+
 TEST(TextAssembler, ARequestEndsWithTheLastOfItsChoices) {
   TextAssembler assembler(tokenizer(), 2, {.stop = {"."}});
   const TextDelta first = assembler.push(tokens_event("a.", FinishReason::none, 0));

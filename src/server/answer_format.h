@@ -34,6 +34,8 @@ class AnswerFormat {
   // The event that opens choice `index`, or "".
   virtual std::string opening(int32_t index) = 0;
   virtual std::string event(const ChoiceDelta& delta) = 0;
+  // The log-probabilities of prompt number `prompt`, but for its first token: before opening() and whole().
+  virtual void set_prompt_logprobs(size_t prompt, std::vector<TokenLogprob> tokens) = 0;
   virtual std::string usage_event(const Usage& usage) = 0;
   virtual std::string whole(const std::vector<ChoiceDelta>& choices, const Usage& usage) = 0;
 };
@@ -41,21 +43,25 @@ class AnswerFormat {
 struct AnswerOptions {
   std::string model;
   bool include_usage = false;  // events then carry "usage": null
+  int32_t n = 1;               // choices of each prompt
   bool logprobs = false;
   int32_t top_logprobs = 0;
+  int32_t prompt_logprobs = -1;  // so many of the best beside each of the prompt's tokens; -1: not listed
   const text::Tokenizer* tokenizer = nullptr;
 };
 
+// `text`, which is valid UTF-8, as it stands between the quotes of a JSON string.
+void append_json_text(std::string& out, std::string_view text);
+
 std::unique_ptr<AnswerFormat> make_chat_format(AnswerOptions options);
 
-// What stands before a choice's own text.
+// What stands before the own texts of a prompt's choices.
 struct CompletionPrompt {
   std::string echo_text;  // "" without echo
-  std::vector<TokenLogprob>
-      echo_tokens;      // with echo and logprobs; nothing precedes the first: it is listed as null
+  // With echo and logprobs: at first its first token alone, which nothing precedes: it is listed as null.
+  std::vector<TokenLogprob> echo_tokens;
   TextOffsets offsets;  // at the first token that is listed: the prompt's first or the answer's
 };
-// One prompt per choice.
 std::unique_ptr<AnswerFormat> make_completion_format(AnswerOptions options,
                                                      std::vector<CompletionPrompt> prompts);
 

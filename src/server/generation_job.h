@@ -3,7 +3,6 @@
 // server-sent events, and aborts them when the client goes away or every choice has met its stop string.
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +14,15 @@
 namespace headrace::server {
 
 struct GenerationJob {
-  std::vector<engine::Request> requests;  // one per prompt; choice = prompt * n + the engine's choice
+  std::vector<engine::Request> requests;  // one per prompt, all with the same number of choices
+  // Of each prompt's choices so many are answered; choice = prompt * n + its place. Where there are more, those with the highest
+  // mean log-probability of a token, best first: then the requests ask for log-probabilities, and `stream` is false.
+  int32_t n = 1;
   std::vector<std::string> stop;
+  bool include_stop = false;
+  bool without_tokens = false;  // the engine's least is one token: it is dropped
   bool stream = false;
   bool include_usage = false;
-  std::optional<int32_t> logprobs;
   std::unique_ptr<AnswerFormat> format;
 };
 

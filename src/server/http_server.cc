@@ -257,6 +257,7 @@ void Session::expire_after(std::chrono::milliseconds time) {
 net::awaitable<void> Session::run() {
   error_code ignored;
   socket_.set_option(tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);
   while (co_await wait_for_request()) {
     if (!co_await serve_one()) break;
     if (server_.stopping_) break;
@@ -412,18 +413,25 @@ net::awaitable<bool> Session::exchange(HttpRequest request, bool keep_alive, uns
   co_return keep_alive && !gone_;
 }
 
+// The socket mostly has room: then a write is one system call, without a deadline or a turn of the event loop.
 net::awaitable<bool> Session::write_all(std::string_view bytes) {
+  bool waited = false;
   while (!bytes.empty()) {
-    expire_after(limits().write_timeout);
-    const auto [ec, n] = co_await socket_.async_write_some(
-        net::buffer(bytes.data(), std::min(bytes.size(), kWriteSlice)), kTuple);
+    const net::const_buffer slice(bytes.data(), std::min(bytes.size(), kWriteSlice));
+    error_code ec;
+    size_t n = socket_.write_some(slice, ec);
+    if (ec == net::error::would_block) {
+      expire_after(limits().write_timeout);
+      waited = true;
+      std::tie(ec, n) = co_await socket_.async_write_some(slice, kTuple);
+    }
     if (ec) {
       gone_ = true;
       co_return false;
     }
     bytes.remove_prefix(n);
   }
-  expire_never();
+  if (waited) expire_never();
   co_return true;
 }
 

@@ -35,6 +35,9 @@ class Latencies final : public engine::EngineObserver {
                      kRequestBuckets)),
         queue_(add("headrace_queue_seconds", "Time from a request's arrival to its first planned token",
                    kTtftBuckets)),
+        prefill_(add("headrace_prefill_seconds", "Time from a request's first planned token to its first token",
+                     kTtftBuckets)),
+        decode_(add("headrace_decode_seconds", "Time from a request's first token to its last", kRequestBuckets)),
         prompt_(add("headrace_request_prompt_tokens", "Tokens of a request's prompt", kTokenBuckets)),
         generation_(add("headrace_request_generation_tokens", "Tokens of a request's answer", kTokenBuckets)),
         step_(add("headrace_step_seconds", "Time of one engine step", kStepBuckets)),
@@ -49,6 +52,8 @@ class Latencies final : public engine::EngineObserver {
     if (reason == engine::FinishReason::error || timing.completion_tokens == 0) return;
     ttft_.Observe(timing.ttft_ms() / 1e3);
     queue_.Observe(seconds_between(timing.arrived, timing.scheduled));
+    prefill_.Observe(seconds_between(timing.scheduled, timing.first_token));
+    decode_.Observe(seconds_between(timing.first_token, timing.last_token));
     request_.Observe(seconds_between(timing.arrived, timing.last_token));
     if (timing.completion_tokens > 1) tpot_.Observe(timing.tpot_ms() / 1e3);
     prompt_.Observe(timing.prompt_tokens);
@@ -63,7 +68,7 @@ class Latencies final : public engine::EngineObserver {
   }
 
   prometheus::Registry registry_;
-  Histogram &ttft_, &tpot_, &request_, &queue_, &prompt_, &generation_, &step_, &step_tokens_;
+  Histogram &ttft_, &tpot_, &request_, &queue_, &prefill_, &decode_, &prompt_, &generation_, &step_, &step_tokens_;
 };
 
 using Labels = std::vector<ClientMetric::Label>;
@@ -145,9 +150,14 @@ class Metrics::Impl {
                          "Sequences that gave their KV blocks back to run again later",
                          {{{}, number(s.preemptions)}}));
     out.push_back(family(counter, "headrace_steps_total", "Engine steps", {{{}, number(s.steps)}}));
-    out.push_back(family(gauge, "headrace_kv_blocks", "Blocks of the KV cache",
-                         {{{{"state", "used"}}, number(s.kv_blocks_used)},
+    const uint64_t held = s.kv_blocks_used - s.kv_blocks_cached;
+    out.push_back(family(gauge, "headrace_kv_blocks",
+                         "Blocks of the KV cache: used by running sequences, cached prefixes alone, free",
+                         {{{{"state", "used"}}, number(held)},
+                          {{{"state", "cached"}}, number(s.kv_blocks_cached)},
                           {{{"state", "free"}}, number(s.kv_blocks_total - s.kv_blocks_used)}}));
+    out.push_back(family(gauge, "headrace_kv_usage", "Share of the KV cache that running sequences use, 0 to 1",
+                         {{{}, s.kv_blocks_total > 0 ? number(held) / number(s.kv_blocks_total) : 0}}));
     out.push_back(family(gauge, "headrace_memory_bytes", "Memory of the model's device, by account",
                          {{{{"account", "weights"}}, number(m.weights)},
                           {{{"account", "kv"}}, number(m.kv)},

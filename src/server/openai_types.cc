@@ -16,6 +16,9 @@ constexpr size_t kMaxValues = 1 << 20;  // each costs tens of bytes once parsed
 constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr int32_t kMaxTopLogprobs = 20;
+constexpr size_t kMaxStopIds = 256;
+constexpr size_t kMaxSaltBytes = 256;
+constexpr double kMaxTimeout = 1e6;  // seconds
 
 // Depth and number of values, counted before anything is allocated for them. Commas and brackets outside
 // strings bound the number of values, well-formed or not.
@@ -174,10 +177,32 @@ void read_stop(Fields& in, std::vector<std::string>& stop) {
   }
 }
 
-void read_logit_bias(Fields& in, int32_t vocab_size) {
+std::optional<std::vector<int32_t>> read_ids(Fields& in, const char* name, const json& list,
+                                             int32_t vocab_size) {
+  std::vector<int32_t> ids;
+  ids.reserve(list.size());
+  for (const json& item : list) {
+    const auto id = Fields::to_integer(item);
+    if (!id) {
+      in.wrong_type(name, "token ids or strings, not a mix", item);
+      return std::nullopt;
+    }
+    if (*id < 0 || *id >= vocab_size) {
+      in.fail(name, fmt::format("{}: token ids lie between 0 and {}, got {}", name, vocab_size - 1, *id));
+      return std::nullopt;
+    }
+    ids.push_back(static_cast<int32_t>(*id));
+  }
+  return ids;
+}
+
+void read_logit_bias(Fields& in, int32_t vocab_size, std::vector<std::pair<int32_t, float>>& biases) {
   const json* value = in.find("logit_bias");
   if (value == nullptr) return;
   if (!value->is_object()) return in.wrong_type("logit_bias", "an object from token ids to numbers", *value);
+  if (value->size() > static_cast<size_t>(engine::kMaxBiases)) {
+    return in.fail("logit_bias", fmt::format("logit_bias: at most {} token ids, got {}", engine::kMaxBiases, value->size()));
+  }
   for (const auto& [key, bias] : value->items()) {
     const bool digits = !key.empty() && key.size() <= 10 && key.find_first_not_of("0123456789") == key.npos;
     if (!digits || std::stoll(key) >= vocab_size) {
@@ -188,21 +213,29 @@ void read_logit_bias(Fields& in, int32_t vocab_size) {
       return in.fail("logit_bias",
                      fmt::format("logit_bias: a bias lies between -100 and 100, got {}", shown(bias)));
     }
+    biases.emplace_back(static_cast<int32_t>(std::stoll(key)), bias.get<float>());
   }
-  if (!value->empty()) in.fail("logit_bias", "logit_bias: not supported yet", "unsupported_parameter");
+}
+
+void read_bad_words(Fields& in, std::vector<std::string>& words) {
+  const json* value = in.find("bad_words");
+  if (value == nullptr) return;
+  if (!value->is_array()) return in.wrong_type("bad_words", "a list of strings", *value);
+  constexpr size_t kMost = engine::kMaxBadWords / 2;  // each with and without a space before it
+  if (value->size() > kMost) {
+    return in.fail("bad_words", fmt::format("bad_words: at most {} strings, got {}", kMost, value->size()));
+  }
+  for (const json& item : *value) {
+    if (!item.is_string()) return in.wrong_type("bad_words", "a list of strings", item);
+    words.push_back(item.get<std::string>());
+    if (words.back().find_first_not_of(' ') == std::string::npos) {
+      return in.fail("bad_words", fmt::format("bad_words: want some text in each, got {}", shown(item)));
+    }
+  }
 }
 
 // Fields that change the answer and are not implemented.
 void refuse_unsupported(Fields& in) {
-  for (const char* penalty : {"presence_penalty", "frequency_penalty"}) {
-    if (in.number(penalty, -2, 2).value_or(0) != 0) {
-      in.fail(penalty, fmt::format("{}: not supported yet; only 0 is", penalty), "unsupported_parameter");
-    }
-  }
-  if (in.number("repetition_penalty", 0, 100).value_or(1) != 1) {
-    in.fail("repetition_penalty", "repetition_penalty: not supported yet; only 1 is",
-            "unsupported_parameter");
-  }
   in.unsupported_unless("tools", {json::array()});
   in.unsupported_unless("tool_choice", {"none", "auto"});
   in.unsupported_unless("functions", {json::array()});
@@ -212,6 +245,11 @@ void refuse_unsupported(Fields& in) {
   in.unsupported_unless("web_search_options", {});
   in.unsupported_unless("suffix", {""});
   in.unsupported_unless("grammar", {""});
+  for (const char* guided : {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"}) {
+    in.unsupported_unless(guided, {});
+  }
+  in.unsupported_unless("skip_special_tokens", {true});
+  in.unsupported_unless("truncate_prompt_tokens", {});
   if (const json* format = in.find("response_format")) {
     if (!format->is_object() || !format->contains("type")) {
       in.wrong_type("response_format", "an object with a type", *format);
@@ -236,11 +274,17 @@ void read_sampling(Fields& in, engine::SamplingParams& sampling) {
   sampling.temperature = static_cast<float>(in.number("temperature", 0, 2).value_or(1));
   sampling.min_p = static_cast<float>(in.number("min_p", 0, 1).value_or(0));
   sampling.top_k = static_cast<int32_t>(std::max<int64_t>(0, in.integer("top_k", -1, kMax).value_or(0)));
-  const double top_p = in.number("top_p", 0, 1).value_or(1);
   // As a float it must stay above 0: the sampler wants (0, 1].
-  if (static_cast<float>(top_p) <= 0.0f)
-    in.fail("top_p", fmt::format("top_p: must lie above 0, up to 1, got {}", top_p));
-  sampling.top_p = static_cast<float>(top_p);
+  const auto fraction = [&](const char* name) {
+    const double value = in.number(name, 0, 1).value_or(1);
+    if (static_cast<float>(value) <= 0.0f) in.fail(name, fmt::format("{}: must lie above 0, up to 1, got {}", name, value));
+    return static_cast<float>(value);
+  };
+  sampling.top_p = fraction("top_p");
+  sampling.typical_p = fraction("typical_p");
+  sampling.repetition_penalty = static_cast<float>(in.number("repetition_penalty", 0.01, 100).value_or(1));
+  sampling.frequency_penalty = static_cast<float>(in.number("frequency_penalty", -2, 2).value_or(0));
+  sampling.presence_penalty = static_cast<float>(in.number("presence_penalty", -2, 2).value_or(0));
   const json* seed = in.find("seed");
   if (seed == nullptr) {
     sampling.seed = fresh_seed();
@@ -265,23 +309,111 @@ void read_stream(Fields& in, GenerationFields& out) {
   out.include_usage = usage->get<bool>();
 }
 
-void read_common(Fields& in, const ParseLimits& limits, GenerationFields& out) {
-  if (!in.ok()) return;
+// `echo`: the prompt comes back, so that an answer without tokens of its own has a meaning.
+void read_limits(Fields& in, const ParseLimits& limits, bool echo, GenerationFields& out) {
   constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
+  for (const char* name : {"max_completion_tokens", "max_tokens"}) {
+    const auto value = in.integer(name, echo ? 0 : 1, kMax);
+    if (value && !out.max_tokens) out.max_tokens = static_cast<int32_t>(*value);
+  }
+  out.min_tokens = static_cast<int32_t>(in.integer("min_tokens", 0, kMax).value_or(0));
+  if (out.min_tokens > out.max_tokens.value_or(kMax)) {
+    in.fail("min_tokens", fmt::format("min_tokens: must be at most max_tokens, which is {}, got {}", *out.max_tokens,
+                                      out.min_tokens));
+  }
+  out.n = static_cast<int32_t>(in.integer("n", 1, limits.max_choices).value_or(1));
+  out.best_of = static_cast<int32_t>(in.integer("best_of", 1, limits.max_choices).value_or(out.n));
+  if (out.best_of < out.n) {
+    in.fail("best_of", fmt::format("best_of: must be at least n, which is {}, got {}", out.n, out.best_of));
+  }
+  out.priority = static_cast<int32_t>(in.integer("priority", std::numeric_limits<int32_t>::min() + 1, kMax - 1).value_or(0));
+  out.timeout = in.number("timeout", 0, kMaxTimeout);
+  if (out.timeout == 0.0) in.fail("timeout", "timeout: must be more than 0 seconds, got 0");
+}
+
+void read_ends(Fields& in, const ParseLimits& limits, GenerationFields& out) {
+  read_stop(in, out.stop);
+  out.include_stop = in.boolean("include_stop_str_in_output").value_or(false);
+  out.ignore_eos = in.boolean("ignore_eos").value_or(false);
+  const json* ids = in.find("stop_token_ids");
+  if (ids == nullptr) return;
+  if (!ids->is_array()) return in.wrong_type("stop_token_ids", "a list of token ids", *ids);
+  if (ids->size() > kMaxStopIds) {
+    return in.fail("stop_token_ids", fmt::format("stop_token_ids: at most {}, got {}", kMaxStopIds, ids->size()));
+  }
+  out.stop_token_ids = read_ids(in, "stop_token_ids", *ids, limits.vocab_size).value_or(std::vector<int32_t>());
+}
+
+void read_beams(Fields& in, GenerationFields& out) {
+  const bool search = in.boolean("use_beam_search").value_or(false);
+  out.beam.length_penalty = static_cast<float>(in.number("length_penalty", -10, 10).value_or(1));
+  out.beam.early_stopping = in.boolean("early_stopping").value_or(false);
+  if (!search) {
+    if (out.beam.length_penalty != 1.0f) in.fail("length_penalty", "length_penalty: needs use_beam_search: true");
+    if (out.beam.early_stopping) in.fail("early_stopping", "early_stopping: needs use_beam_search: true");
+    return;
+  }
+  out.beam.width = out.best_of;
+  if (out.best_of > engine::kMaxBeams) {
+    in.fail(in.find("best_of") != nullptr ? "best_of" : "n",
+            fmt::format("use_beam_search: at most {} beams, as many as best_of or else n says, got {}", engine::kMaxBeams,
+                        out.best_of));
+  }
+}
+
+// What has no meaning together.
+void refuse_pairs(Fields& in, const GenerationFields& fields) {
+  const engine::SamplingParams& sampling = fields.sampling;
+  const bool beams = fields.beam.width > 0, ranked = fields.best_of > fields.n && !beams;
+  constexpr const char* kPure = "beams are ranked by the model's own probabilities, and nothing is drawn";
+  const struct {
+    const char *name, *other;
+    bool both;
+    const char* why;
+  } pairs[] = {
+      {"best_of", "stream", ranked && fields.stream, "which choices are the best is known at their end"},
+      {"best_of", "max_tokens: 0", ranked && fields.max_tokens == 0, "choices without tokens have no rank"},
+      {"prompt_logprobs", "stream", fields.prompt_logprobs && fields.stream, "they are a field of the whole answer"},
+      {"stop", "use_beam_search", beams && !fields.stop.empty(), "beams are compared as token ids; stop_token_ids end them"},
+      {"temperature", "use_beam_search", beams && sampling.temperature != 0.0f && sampling.temperature != 1.0f, kPure},
+      {"top_p", "use_beam_search", beams && sampling.top_p != 1.0f, kPure},
+      {"top_k", "use_beam_search", beams && sampling.top_k != 0, kPure},
+      {"min_p", "use_beam_search", beams && sampling.min_p != 0.0f, kPure},
+      {"typical_p", "use_beam_search", beams && sampling.typical_p != 1.0f, kPure},
+      {"repetition_penalty", "use_beam_search", beams && sampling.repetition_penalty != 1.0f, kPure},
+      {"frequency_penalty", "use_beam_search", beams && sampling.frequency_penalty != 0.0f, kPure},
+      {"presence_penalty", "use_beam_search", beams && sampling.presence_penalty != 0.0f, kPure},
+      {"logit_bias", "use_beam_search", beams && !sampling.logit_bias.empty(), kPure},
+      {"bad_words", "use_beam_search", beams && !fields.bad_words.empty(), kPure},
+  };
+  for (const auto& pair : pairs) {
+    if (pair.both) in.fail(pair.name, fmt::format("{} and {}: have no meaning together: {}", pair.name, pair.other, pair.why));
+  }
+}
+
+void read_common(Fields& in, const ParseLimits& limits, bool echo, GenerationFields& out) {
+  if (!in.ok()) return;
   const auto model = in.string("model");
   if (!model) in.fail("model", "model: missing; GET /v1/models lists what is served");
   out.model = model.value_or("");
-  for (const char* name : {"max_completion_tokens", "max_tokens"}) {
-    const auto value = in.integer(name, 1, kMax);
-    if (value && !out.max_tokens) out.max_tokens = static_cast<int32_t>(*value);
-  }
-  out.n = static_cast<int32_t>(in.integer("n", 1, limits.max_choices).value_or(1));
-  out.ignore_eos = in.boolean("ignore_eos").value_or(false);
+  read_limits(in, limits, echo, out);
   read_sampling(in, out.sampling);
+  read_logit_bias(in, limits.vocab_size, out.sampling.logit_bias);
+  read_bad_words(in, out.bad_words);
+  read_beams(in, out);
   read_stream(in, out);
-  read_stop(in, out.stop);
-  read_logit_bias(in, limits.vocab_size);
+  read_ends(in, limits, out);
+  if (const auto listed = in.integer("prompt_logprobs", 0, kMaxTopLogprobs)) {
+    out.prompt_logprobs = static_cast<int32_t>(*listed);
+  }
+  if (const auto salt = in.string("cache_salt")) {
+    if (salt->empty() || salt->size() > kMaxSaltBytes) {
+      in.fail("cache_salt", fmt::format("cache_salt: must have 1 to {} bytes, got {}", kMaxSaltBytes, salt->size()));
+    }
+    out.cache_salt = *salt;
+  }
   refuse_unsupported(in);
+  refuse_pairs(in, out);
 }
 
 // A message's content as one string. Parts of text are joined by line ends.
@@ -359,25 +491,6 @@ std::string read_messages(Fields& in) {
   return in.ok() ? messages.dump() : std::string();
 }
 
-std::optional<std::vector<int32_t>> read_ids(Fields& in, const char* name, const json& list,
-                                             int32_t vocab_size) {
-  std::vector<int32_t> ids;
-  ids.reserve(list.size());
-  for (const json& item : list) {
-    const auto id = Fields::to_integer(item);
-    if (!id) {
-      in.wrong_type(name, "token ids or strings, not a mix", item);
-      return std::nullopt;
-    }
-    if (*id < 0 || *id >= vocab_size) {
-      in.fail(name, fmt::format("{}: token ids lie between 0 and {}, got {}", name, vocab_size - 1, *id));
-      return std::nullopt;
-    }
-    ids.push_back(static_cast<int32_t>(*id));
-  }
-  return ids;
-}
-
 // Texts, each as a string or as token ids: one, or a list of up to `most`.
 void read_texts(Fields& in, const char* name, size_t most, int32_t vocab_size, std::vector<Prompt>& texts) {
   const json* value = in.find(name);
@@ -422,7 +535,7 @@ void check_inputs(Fields& in, const std::vector<Prompt>& inputs) {
 ApiResult<ChatRequest> parse_chat_request(std::string_view body, const ParseLimits& limits) {
   Fields in(body);
   ChatRequest out;
-  read_common(in, limits, out.fields);
+  read_common(in, limits, false, out.fields);
   if (!in.ok()) return tl::unexpected(in.error());
   out.messages_json = read_messages(in);
   out.allow_special = in.boolean("allow_special");
@@ -439,26 +552,17 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body, const ParseLimi
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const ParseLimits& limits) {
   Fields in(body);
   CompletionRequest out;
-  read_common(in, limits, out.fields);
+  out.echo = in.boolean("echo").value_or(false);
+  read_common(in, limits, out.echo, out.fields);
   if (!in.ok()) return tl::unexpected(in.error());
   read_texts(in, "prompt", static_cast<size_t>(limits.max_choices), limits.vocab_size, out.prompts);
-  out.echo = in.boolean("echo").value_or(false);
   out.allow_special = in.boolean("allow_special").value_or(true);
   if (const auto logprobs = in.integer("logprobs", 0, kMaxTopLogprobs))
     out.fields.logprobs = static_cast<int32_t>(*logprobs);
-  if (out.echo && out.fields.logprobs) {
-    in.fail("logprobs",
-            "logprobs: log-probabilities of the prompt (echo with logprobs) are not supported yet",
-            "unsupported_parameter");
-  }
-  if (const auto best_of = in.integer("best_of", 1, limits.max_choices);
-      best_of && *best_of != out.fields.n) {
-    in.fail("best_of", "best_of: not supported yet; only the value of n is", "unsupported_parameter");
-  }
-  if (static_cast<int64_t>(out.prompts.size()) * out.fields.n > limits.max_choices) {
-    in.fail("n", fmt::format(
-                     "n: {} prompts times {} choices are more than the {} choices that one request may have",
-                     out.prompts.size(), out.fields.n, limits.max_choices));
+  if (static_cast<int64_t>(out.prompts.size()) * out.fields.best_of > limits.max_choices) {
+    const char* name = out.fields.best_of > out.fields.n ? "best_of" : "n";
+    in.fail(name, fmt::format("{}: {} prompts times {} choices are more than the {} choices that one request may have", name,
+                              out.prompts.size(), out.fields.best_of, limits.max_choices));
   }
   if (!in.ok()) return tl::unexpected(in.error());
   return out;

@@ -24,14 +24,24 @@ struct ParseLimits {
 // What both completions endpoints share.
 struct GenerationFields {
   std::string model;
-  std::optional<int32_t> max_tokens;
+  std::optional<int32_t> max_tokens;  // 0 only with echo
   int32_t n = 1;
-  engine::SamplingParams sampling;  // a seed of its own when the request has none
+  int32_t best_of = 1;              // at least n: so many are drawn, or so wide is the beam, and the best n come back
+  engine::SamplingParams sampling;  // a seed of its own when the request has none; without bad_words
+  std::vector<std::string> bad_words;
+  engine::BeamParams beam;
   std::vector<std::string> stop;
+  bool include_stop = false;
+  std::vector<int32_t> stop_token_ids;
+  int32_t min_tokens = 0;
   bool ignore_eos = false;
   bool stream = false;
   bool include_usage = false;
   std::optional<int32_t> logprobs;  // how many alternatives to list with each token
+  std::optional<int32_t> prompt_logprobs;
+  int32_t priority = 0;
+  std::string cache_salt;
+  std::optional<double> timeout;  // seconds
 };
 
 struct ChatRequest {

@@ -219,11 +219,26 @@ TEST(Server, CountsWhatItServed) {
   const std::string text = fetch(server.port(), "GET", "/metrics").body;
   for (const std::string line :
        {"headrace_ttft_seconds_count 1", "headrace_request_seconds_count 1",
-        "headrace_requests_total{outcome=\"finished\"} 1",
+        "headrace_requests_total{outcome=\"finished\"} 1", "headrace_prefill_seconds_count 1",
+        "headrace_decode_seconds_count 1", "headrace_queue_seconds_count 1",
         "headrace_http_answers_total{endpoint=\"chat_completions\",status=\"200\"} 1"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
   EXPECT_NE(text.find(fmt::format("headrace_generation_tokens_total {}", kReply.size())), std::string::npos);
+}
+
+TEST(Server, TellsOfTheQueueTheKvCacheAndItsPrefixes) {
+  TestServer server(speaking());
+  // 43 tokens of prompt, 30 of answer: the first two blocks of the prompt are found again, four lie in the cache.
+  for (int i = 0; i < 2; ++i) post(server, "/v1/chat/completions", chat_body());
+  const std::string text = fetch(server.port(), "GET", "/metrics").body;
+  for (const std::string line :
+       {"headrace_prefix_cache_query_tokens_total 86", "headrace_prefix_cache_hit_tokens_total 32",
+        "headrace_preemptions_total 0", "headrace_requests{state=\"waiting\"} 0", "headrace_requests{state=\"running\"} 0", "headrace_kv_usage 0",
+        "headrace_kv_blocks{state=\"used\"} 0", "headrace_kv_blocks{state=\"cached\"} 4",
+        "headrace_kv_blocks{state=\"free\"} 1020"}) {
+    EXPECT_NE(text.find(line + "\n"), std::string::npos) << line << "\n" << text;
+  }
 }
 
 TEST(Server, KeepsAConnectionForSeveralRequestsAndTakesThemPipelined) {

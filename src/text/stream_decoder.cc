@@ -69,7 +69,7 @@ std::string StreamDecoder::release(std::string_view text, bool at_end) {
   size_t keep = 0;
   for (Matcher& stop : stops_) {
     for (size_t i = held_before; i < held_.size(); ++i) {
-      if (!stop.push(held_[i])) continue;
+      if (!stop.push(held_[i]) || ignore_stops_) continue;
       const size_t begin = i + 1 - stop.word.size();
       const bool wins = best == nullptr || begin < best_begin ||
                         (begin == best_begin && stop.word.size() > best->word.size());

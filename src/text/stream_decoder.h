@@ -25,6 +25,9 @@ class StreamDecoder {
   // At the end of the generation: the text still held back (a dangling code point as U+FFFD).
   std::string finish();
 
+  // While true, a stop string that is completed does not end the text (an answer has not its least length yet).
+  void ignore_stops(bool ignore) { ignore_stops_ = ignore; }
+
   bool stopped() const { return stopped_; }
   // The stop string that ended the text.
   const std::optional<std::string>& matched() const { return matched_; }
@@ -43,6 +46,7 @@ class StreamDecoder {
 
   std::vector<Matcher> stops_;
   bool include_stop_ = false;
+  bool ignore_stops_ = false;
   std::string bytes_;  // an incomplete code point
   std::string held_;   // decoded text; from sent_ on it may turn into a stop string
   size_t sent_ = 0;    // bytes of held_ that were given out

@@ -64,6 +64,18 @@ TEST(StreamDecoder, IgnoresWhatFollowsAStopString) {
   EXPECT_EQ(decoder.finish(), "");
 }
 
+TEST(StreamDecoder, PassesOverStopStringsWhileTheyAreIgnored) {
+  StreamDecoder decoder({.stop = {"aa"}});
+  decoder.ignore_stops(true);
+  std::string out = decoder.push("xaaay");
+  EXPECT_EQ(out, "xaaay");
+  out += decoder.push("a");
+  decoder.ignore_stops(false);
+  out += decoder.push("az");
+  EXPECT_TRUE(decoder.stopped());
+  EXPECT_EQ(out, "xaaay");
+}
+
 TEST(StreamDecoder, HoldsOnlyTheLongestPrefixOfALongPeriodicStopString) {
   StreamDecoder decoder({.stop = {std::string(100'000, 'a') + "b"}});
   size_t sent = 0;

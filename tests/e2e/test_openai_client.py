@@ -146,13 +146,102 @@ class Completions(unittest.TestCase):
         self.assertTrue(all(max(top.values()) == value for top, value in zip(lists.top_logprobs, lists.token_logprobs)))
 
 
+    def test_echo_gives_the_prompts_logprobs(self):
+        prompt = complete(echo=True, logprobs=2, max_tokens=0)
+        both = complete(echo=True, logprobs=2, max_tokens=3)
+        self.assertEqual(prompt.choices[0].text, "Water flows")
+        self.assertEqual(prompt.usage.completion_tokens, 0)
+        lists = both.choices[0].logprobs
+        self.assertEqual("".join(lists.tokens), both.choices[0].text)
+        self.assertEqual(lists.tokens[:len(prompt.choices[0].logprobs.tokens)], prompt.choices[0].logprobs.tokens)
+        self.assertIsNone(lists.token_logprobs[0])
+        self.assertIsNone(lists.top_logprobs[0])
+        self.assertTrue(all(value <= 0 for value in lists.token_logprobs[1:]))
+        # A continuation that is echoed is as probable as when it was drawn.
+        again = complete(both.choices[0].text, echo=True, logprobs=2, max_tokens=0).choices[0].logprobs
+        for drawn, read in zip(lists.token_logprobs[-3:], again.token_logprobs[-3:]):
+            self.assertAlmostEqual(drawn, read, places=2)
+
+    def test_best_of_gives_the_likeliest(self):
+        def mean(choice):
+            return sum(choice.logprobs.token_logprobs) / len(choice.logprobs.token_logprobs)
+        fields = {"temperature": 1, "seed": 3, "logprobs": 0, "max_tokens": 8}
+        drawn = complete(n=5, **fields)
+        ranked = complete(n=2, best_of=5, **fields)
+        want = sorted(drawn.choices, key=mean, reverse=True)[:2]
+        self.assertEqual([c.text for c in ranked.choices], [c.text for c in want])
+        self.assertEqual(ranked.usage.completion_tokens, drawn.usage.completion_tokens)
+
+    def test_beams_are_as_likely_as_the_greedy_answer_or_likelier(self):
+        def total(choice):
+            return sum(choice.logprobs.token_logprobs)
+        fields = {"logprobs": 0, "max_tokens": 6, "extra_body": {"ignore_eos": True}}
+        greedy = complete(**fields)
+        fields["extra_body"] = {"ignore_eos": True, "use_beam_search": True}
+        beams = complete(n=2, best_of=4, **fields)
+        self.assertEqual(len({c.text for c in beams.choices}), 2)
+        self.assertGreaterEqual(total(beams.choices[0]), total(greedy.choices[0]) - 0.01)
+        self.assertGreaterEqual(total(beams.choices[0]), total(beams.choices[1]))
+
+    def test_prompt_logprobs_as_vllm_lists_them(self):
+        choice = complete(max_tokens=1, extra_body={"prompt_logprobs": 1}).choices[0]
+        self.assertIsNone(choice.prompt_logprobs[0])
+        for entries in choice.prompt_logprobs[1:]:
+            self.assertIn(1, [entry.get("rank") for entry in entries.values()])
+
+
+class Parameters(unittest.TestCase):
+    """Each changes an answer that would otherwise be the same."""
+
+    def test_biases_and_bad_words_keep_tokens_out(self):
+        usual = complete(logprobs=0).choices[0]
+        request = urllib.request.Request(server.url + "/tokenize",
+                                         json.dumps({"prompt": usual.text, "add_special_tokens": False}).encode(),
+                                         {"Authorization": "Bearer " + KEY})
+        first = json.load(urllib.request.urlopen(request))["tokens"][0]
+        self.assertNotEqual(complete(logprobs=0, logit_bias={first: -100}).choices[0].logprobs.tokens[0], usual.logprobs.tokens[0])
+        word = usual.text.split()[0]
+        self.assertNotIn(word, complete(extra_body={"bad_words": [word]}).choices[0].text.split())
+        self.assertEqual(complete(logit_bias={first: 100}, max_tokens=3, logprobs=0).choices[0].logprobs.tokens,
+                         [usual.logprobs.tokens[0]] * 3)
+
+    def test_penalties_end_repetition(self):
+        prompt = "one two three one two three one two three one two three one two"
+        usual = complete(prompt).choices[0].text
+        self.assertNotEqual(complete(prompt, frequency_penalty=2).choices[0].text, usual)
+        self.assertNotEqual(complete(prompt, presence_penalty=2).choices[0].text, usual)
+        self.assertNotEqual(complete(prompt, extra_body={"repetition_penalty": 2}).choices[0].text, usual)
+
+    def test_where_an_answer_ends(self):
+        usual = complete().choices[0].text
+        word = usual.split()[1]
+        cut = usual.index(word)
+        kept = complete(stop=word, extra_body={"include_stop_str_in_output": True}).choices[0]
+        self.assertEqual(kept.text, usual[:cut] + word)
+        self.assertEqual(complete(stop=word, extra_body={"min_tokens": 16}).choices[0].text, usual)
+
+    def test_a_timeout_is_an_error_of_its_own(self):
+        with self.assertRaises(openai.InternalServerError) as caught:
+            chat(max_tokens=900, extra_body={"timeout": 0.02, "ignore_eos": True})
+        self.assertEqual((caught.exception.status_code, caught.exception.code), (504, "timeout"))
+
+    def test_what_has_no_meaning_together_names_both(self):
+        for fields, param, other in (({"best_of": 2, "stream": True}, "best_of", "stream"),
+                                     ({"stop": "a", "extra_body": {"use_beam_search": True}}, "stop", "use_beam_search"),
+                                     ({"extra_body": {"prompt_logprobs": 1}, "stream": True}, "prompt_logprobs", "stream")):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                complete(**fields)
+            self.assertEqual(caught.exception.param, param)
+            self.assertIn(other, caught.exception.message)
+
+
 class Errors(unittest.TestCase):
     def test_they_are_the_clients_exceptions_and_name_the_field(self):
         with self.assertRaises(openai.NotFoundError) as caught:
             chat(model="no-such-model")
         self.assertEqual(caught.exception.param, "model")
         for field, value in (("temperature", 3), ("top_p", 2), ("max_tokens", -1), ("n", 0), ("stop", [""]),
-                             ("presence_penalty", 1), ("logit_bias", {"999999999": 1}),
+                             ("presence_penalty", 3), ("logit_bias", {"999999999": 1}),
                              ("tools", [{"type": "function", "function": {"name": "f"}}])):
             with self.assertRaises(openai.BadRequestError, msg=field) as caught:
                 chat(**{field: value})

@@ -8,8 +8,7 @@ void handle_chat_completions(ServerContext& context, const HttpRequest& request,
   Backend& backend = context.backend;
   auto parsed = parse_chat_request(request.body, parse_limits(backend));
   if (!parsed) return responder->send(parsed.error().response());
-  if (auto wrong = check_model(context, parsed->fields.model)) return responder->send(wrong->response());
-  if (auto wrong = check_generates(context)) return responder->send(wrong->response());
+  if (auto wrong = resolve_fields(context, parsed->fields)) return responder->send(wrong->response());
   auto ids = backend.encode_chat(parsed->messages_json,
                                  {.allow_special = parsed->allow_special.value_or(context.allow_special)});
   if (!ids) return responder->send(ApiError::from(ids.error(), "messages").response());

@@ -11,6 +11,8 @@
 namespace headrace::server {
 
 ParseLimits parse_limits(const Backend& backend);
+// What depends on the model: its name, its kind, the ids of bad words, which go into the sampling parameters.
+std::optional<ApiError> resolve_fields(const ServerContext& context, GenerationFields& fields);
 // Without requests and format.
 GenerationJob make_job(const GenerationFields& fields);
 engine::Request make_request(const GenerationFields& fields, std::vector<int32_t> prompt,

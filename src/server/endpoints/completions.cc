@@ -1,4 +1,6 @@
 // POST /v1/completions: raw prompts, as text or as token ids, one or several, continued as they stand.
+#include <algorithm>
+
 #include "server/endpoints/common.h"
 
 namespace headrace::server {
@@ -24,8 +26,7 @@ void handle_completions(ServerContext& context, const HttpRequest& request,
   Backend& backend = context.backend;
   auto parsed = parse_completion_request(request.body, parse_limits(backend));
   if (!parsed) return responder->send(parsed.error().response());
-  if (auto wrong = check_model(context, parsed->fields.model)) return responder->send(wrong->response());
-  if (auto wrong = check_generates(context)) return responder->send(wrong->response());
+  if (auto wrong = resolve_fields(context, parsed->fields)) return responder->send(wrong->response());
 
   const GenerationFields& fields = parsed->fields;
   GenerationJob job = make_job(fields);
@@ -35,11 +36,15 @@ void handle_completions(ServerContext& context, const HttpRequest& request,
     if (!ids) return responder->send(ApiError::from(ids.error(), "prompt").response());
     CompletionPrompt before;
     if (parsed->echo) before.echo_text = text_of(backend, prompt);
-    if (fields.logprobs) {
+    const bool scored = parsed->echo && fields.logprobs && !ids->empty();
+    if (scored) before.echo_tokens.push_back({.id = ids->front()});
+    if (fields.logprobs && !scored) {
       for (const int32_t id : *ids) before.offsets.next(backend.tokenizer().token_bytes(id));
     }
-    prompts.insert(prompts.end(), static_cast<size_t>(fields.n), before);
+    prompts.push_back(std::move(before));
     job.requests.push_back(make_request(fields, std::move(*ids), kDefaultMaxTokens));
+    engine::Request& last = job.requests.back();
+    if (scored) last.prompt_logprobs = std::max(last.prompt_logprobs, *fields.logprobs);
   }
   job.format = make_completion_format(answer_options(context, fields), std::move(prompts));
   start_generation(backend, std::move(responder), std::move(job));
