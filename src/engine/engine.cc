@@ -219,6 +219,10 @@ Status Engine::Impl::check_size(Request& request) const {
                        limits_.max_context);
   }
   request.max_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_tokens, limits_.max_context - prompt));
+  if (request.prompt_logprobs >= 0 && limits_.max_logit_rows <= max_seqs_) {
+    return make_status(Code::unsupported, "prompt_logprobs: this model's runner has no logit rows for them ({} for {} sequences)",
+                       limits_.max_logit_rows, max_seqs_);
+  }
   const auto needed = static_cast<int32_t>(prompt + request.max_tokens - 1);  // the last token's keys and values are never needed
   const int32_t beams = std::max(1, request.beam.width);
   if (!pool_.can_hold(beams, needed, static_cast<int32_t>(prompt) - 1)) {

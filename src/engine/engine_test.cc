@@ -167,10 +167,20 @@ TEST(Engine, PromptLogprobsComeOnceWithTheFirstEvent) {
   EXPECT_THAT(sink->tokens(1), SizeIs(3));
 }
 
+TEST(Engine, PromptLogprobsWithoutRowsForThemAreRefused) {
+  const FakeModel model{.max_scored_tokens = 0};
+  const auto engine = make_engine(model);
+  Request request = make_request({1, 2, 3}, 3);
+  request.prompt_logprobs = 0;
+  const auto sink = std::make_shared<CollectingSink>();
+  EXPECT_EQ(engine->submit(request, sink).error().code(), Code::unsupported);
+  request.prompt_logprobs = -1;
+  EXPECT_THAT(ask(*engine, request)->tokens(), SizeIs(3));
+}
+
 TEST(Engine, NoStopIdIsDrawnBeforeMinTokens) {
-  const FakeModel model{.vocab_size = 8, .reply = {5, 6}, .eos_id = 2};
-  const FakeModel hashed{.eos_id = 2, .eos_one_in = 2};
-  const auto engine = make_engine(hashed);
+  const FakeModel model{.eos_id = 2, .eos_one_in = 2};
+  const auto engine = make_engine(model);
   for (const int32_t least : {0, 1, 7, 20}) {
     Request request = make_request({1}, 20);
     request.min_tokens = least;
