@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Measures Headrace's server beside llama.cpp's on this machine's CPU, and its engine beside static batches, from nothing, and prints the
+# tables of docs/benchmarks.md:
+#   bench/serve.sh                           everything, three rounds: about 12 minutes on two cores, after the builds
+#   bench/serve.sh --rows streams --rounds 5
+# All arguments go to bench/serve.py (`--help` lists them). Tables are printed on standard output, progress on standard error; samples are
+# kept in build/bench/serve.json.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../scripts/lib.sh"
+
+given=" $* "
+dir=$root/build/release
+case $given in
+  *" --help "* | *" -h "*) exec python3 "$here/serve.py" "$@" ;;
+  *" --bin"*) ;;
+  *)
+    "$root/scripts/install_deps.sh" test
+    log=$(mktemp)
+    (cd "$root" && cmake --preset release) > "$log" 2>&1 || { cat "$log" >&2; die "cmake failed; see above"; }
+    rm -f "$log"
+    build "$dir" headrace || die "the build failed; see above" ;;
+esac
+case $given in *" --peers"*) ;; *) "$here/peers/setup.sh" ;; esac
+exec python3 "$here/serve.py" "$@"
