@@ -290,6 +290,8 @@ Status bench_command(const std::vector<std::string>& args) {
   HR_RETURN_IF_ERROR(check_mode(options));
   if (!requests.file.empty()) {
     requests.json = bench.json;
+    // All is there at once: it is throughput that is asked for, unless the caller says otherwise.
+    if (!options.given("--target-tpot-ms")) bench.model.serving.config.target_tpot_ms = 0;
     return bench_requests(requests, std::move(bench.model));
   }
   engine::EngineConfig& config = bench.model.serving.config;

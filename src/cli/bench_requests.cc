@@ -265,6 +265,7 @@ void print_json(const RequestsBench& bench, const ModelOptions& model, const Out
       {"requests_file", bench.file},
       {"batching", bench.static_batch > 0 ? "static" : "continuous"},
       {"batch", bench.static_batch > 0 ? bench.static_batch : model.serving.config.max_seqs},
+      {"target_tpot_ms", model.serving.config.target_tpot_ms},
       {"completed", out.e2e_ms.size()},
       {"interrupted", out.interrupted},
       {"duration_s", out.seconds},

@@ -338,7 +338,8 @@ class ServeRun {
     if (report_.sweep->best_rate > 0) {
       fmt::print("\nThe goal is met by {:g}% of the requests up to {:.3f} requests/s{}\n", bench_.goal_share * 100,
                  report_.sweep->best_rate,
-                 report_.sweep->failed_rate > 0 ? fmt::format("; no longer at {:.3f}", report_.sweep->failed_rate) : "");
+                 report_.sweep->failed_rate > 0 ? fmt::format("; no longer at {:.3f}", report_.sweep->failed_rate)
+                                                : "; the server answers no more a second, however many come");
     } else {
       fmt::print("\nThe goal was met at no rate that was tried\n");
     }
