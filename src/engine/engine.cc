@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/admission.h"
 #include "engine/block_manager.h"
 #include "engine/request_state.h"
 #include "engine/scheduler.h"
@@ -22,15 +23,6 @@ namespace headrace::engine {
 namespace {
 
 using RequestPtr = std::shared_ptr<RequestState>;
-
-SchedulerLimits scheduler_limits(const EngineConfig& config, const runtime::RunnerLimits& runner) {
-  int64_t budget = config.max_batched_tokens;
-  if (runner.embedding_size > 0) budget = std::max<int64_t>(budget, runner.max_context);  // texts are not cut into chunks
-  const auto max_seqs = static_cast<int32_t>(std::min<int64_t>(config.max_seqs, runner.max_seqs));
-  return {.max_seqs = max_seqs,
-          .max_batched_tokens = static_cast<int32_t>(std::min<int64_t>(budget, runner.max_tokens)),
-          .max_scored_tokens = std::max(0, runner.max_logit_rows - max_seqs)};
-}
 
 // The runner's limits, its context cut to what was configured.
 runtime::RunnerLimits engine_limits(const EngineConfig& config, runtime::RunnerLimits limits) {
@@ -49,10 +41,10 @@ class Engine::Impl {
         limits_(engine_limits(config, runner_->limits())),
         config_(config),
         eos_ids_(std::move(eos_ids)),
-        max_seqs_(scheduler_limits(config, limits_).max_seqs),
-        pool_(limits_.groups, scheduler_limits(config, limits_).max_batched_tokens),
-        blocks_(limits_.groups, scheduler_limits(config, limits_).max_batched_tokens),
-        scheduler_(blocks_, scheduler_limits(config, limits_)),
+        scheduler_limits_(scheduler_limits(config, limits_)),
+        admission_(limits_, scheduler_limits_, eos_ids_.size()),
+        blocks_(limits_.groups, scheduler_limits_.max_batched_tokens),
+        scheduler_(blocks_, scheduler_limits_),
         pace_(static_cast<double>(config.target_tpot_ms) * 1e-3),
         pipeline_(static_cast<size_t>(limits_.pipeline_depth) + 1) {
     memory_ = runner_->memory();
@@ -92,9 +84,6 @@ class Engine::Impl {
     int32_t choice;
   };
 
-  Status check_kind(const Request& request) const;
-  Status check_size(Request& request) const;
-  Status check_inputs_size(const Request& request) const;
   void run();
   bool take_mail();
   void submit_steps();
@@ -123,8 +112,8 @@ class Engine::Impl {
   const runtime::RunnerLimits limits_;
   const EngineConfig config_;
   const std::vector<int32_t> eos_ids_;
-  const int32_t max_seqs_;
-  const BlockManager pool_;  // never filled: what fits into an empty one, for callers' threads
+  const SchedulerLimits scheduler_limits_;
+  const Admission admission_;
 
   // The mailbox and what is read from outside; mutex_ guards them.
   mutable std::mutex mutex_;
@@ -165,10 +154,8 @@ class Engine::Impl {
 
 Result<RequestId> Engine::Impl::submit(Request request, std::shared_ptr<EventSink> sink) {
   const TimePoint arrived = Clock::now();
-  Status status = check_kind(request);
+  Status status = admission_.check(request);
   if (status.ok() && request.deadline <= arrived) status = make_status(Code::unavailable, "the request's deadline had passed when it came");
-  if (status.ok()) status = check_request(request, limits_.vocab_size);
-  if (status.ok()) status = check_size(request);
   RequestPtr state;
   if (status.ok()) state = make_request_state(std::move(request), std::move(sink), eos_ids_, arrived);
   const std::lock_guard lock(mutex_);
@@ -187,64 +174,6 @@ Result<RequestId> Engine::Impl::submit(Request request, std::shared_ptr<EventSin
   arrivals_.push_back(state);
   mail_.notify_one();
   return state->id;
-}
-
-Status Engine::Impl::check_kind(const Request& request) const {
-  const bool embeds = limits_.embedding_size > 0;
-  if (request.kind == RequestKind::generate && embeds) {
-    return make_status(Code::unsupported, "this model makes embeddings and generates no text");
-  }
-  if (request.kind == RequestKind::embed && !embeds) {
-    return make_status(Code::unsupported, "this model generates text and makes no embeddings");
-  }
-  return {};
-}
-
-Status Engine::Impl::check_inputs_size(const Request& request) const {
-  for (size_t i = 0; i < request.inputs.size(); ++i) {
-    if (static_cast<int64_t>(request.inputs[i].size()) <= limits_.max_context) continue;
-    return make_status(Code::invalid_argument, "input[{}]: {} tokens, the model takes {}: shorten the text", i,
-                       request.inputs[i].size(), limits_.max_context);
-  }
-  return {};
-}
-
-// Cuts max_tokens to the context; refuses what could never run.
-Status Engine::Impl::check_size(Request& request) const {
-  if (request.kind == RequestKind::embed) return check_inputs_size(request);
-  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
-  if (prompt + 1 > limits_.max_context) {
-    return make_status(Code::invalid_argument,
-                       "prompt: {} tokens and at least 1 to generate, the context holds {}: shorten the prompt", prompt,
-                       limits_.max_context);
-  }
-  request.max_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_tokens, limits_.max_context - prompt));
-  if (request.prompt_logprobs >= 0 && limits_.max_logit_rows <= max_seqs_) {
-    return make_status(Code::unsupported, "prompt_logprobs: this model's runner has no logit rows for them ({} for {} sequences)",
-                       limits_.max_logit_rows, max_seqs_);
-  }
-  const auto needed = static_cast<int32_t>(prompt + request.max_tokens - 1);  // the last token's keys and values are never needed
-  const int32_t beams = std::max(1, request.beam.width);
-  if (!pool_.can_hold(beams, needed, static_cast<int32_t>(prompt) - 1)) {
-    return make_status(Code::resource_exhausted,
-                       "prompt of {} tokens with max_tokens {}{} needs {} tokens of KV cache{}, all of it holds {}: lower max_tokens, "
-                       "or start with more --kv-tokens",
-                       prompt, request.max_tokens, beams > 1 ? fmt::format(" and {} beams", beams) : "", needed,
-                       beams > 1 ? " for each beam" : "", pool_.capacity_tokens());
-  }
-  const int32_t listed = request.beam.width > 0 ? beams + static_cast<int32_t>(request.stop_token_ids.size() + eos_ids_.size()) : 0;
-  if (listed > runtime::kMaxLogprobs) {
-    return make_status(Code::invalid_argument, "beam search: {} beams and {} ids that end the answer, want {} of both at most", beams,
-                       listed - beams, runtime::kMaxLogprobs);
-  }
-  if (listed > limits_.vocab_size) {
-    return make_status(Code::invalid_argument, "beam search: {} beams and {} ids that end the answer, the vocabulary has {}", beams,
-                       listed - beams, limits_.vocab_size);
-  }
-  if (beams > max_seqs_) {
-    return make_status(Code::invalid_argument, "beam search: {} beams, --max-seqs allows {} sequences", beams, max_seqs_);
-  }
-  return {};
 }
 
 void Engine::Impl::abort(RequestId id, int32_t choice) {
@@ -589,6 +518,7 @@ void Engine::Impl::end_choice(RequestState& request, Event event) {
   if (!event.last) return request.sink->on_event(std::move(event));
   const RequestPtr keep = requests_.at(request.id);
   requests_.erase(request.id);
+  deadlines_.erase({request.deadline, request.id});
   count_ended(request, reason);
   request.sink->on_event(std::move(event));
 }
