@@ -264,7 +264,7 @@ void Engine::Impl::end_late_requests() {
 
 void Engine::Impl::submit_steps() {
   while (num_in_flight_ < pipeline_.size()) {
-    const std::span<const ScheduledSequence> rows = scheduler_.schedule(pace_.prefill_budget(scheduler_.running().size()));
+    const std::span<const ScheduledSequence> rows = scheduler_.schedule(pace_.prefill_budget());
     if (rows.empty()) break;
     Step& step = pipeline_[(oldest_ + num_in_flight_) % pipeline_.size()];
     step.submitted = Clock::now();
@@ -587,8 +587,11 @@ void Engine::Impl::fail_running(uint64_t step, const Status& status) {
 // ---- Figures
 
 void Engine::Impl::publish_step(const Step& step, TimePoint now) {
-  int32_t tokens = 0;
-  for (const ScheduledSequence& row : step.rows) tokens += row.count;
+  int32_t tokens = 0, decodes = 0;
+  for (const ScheduledSequence& row : step.rows) {
+    tokens += row.count;
+    decodes += row.count == 1 ? 1 : 0;
+  }
   BlockManager::Use use;
   for (const SequencePtr& sequence : scheduler_.running()) {
     const BlockManager::Use one = blocks_.use_of(*sequence);
@@ -597,7 +600,7 @@ void Engine::Impl::publish_step(const Step& step, TimePoint now) {
   }
   const double seconds = seconds_between(std::max(step.submitted, last_retired_), now);
   last_retired_ = now;
-  pace_.note(tokens, seconds);
+  pace_.note(decodes, tokens - decodes, seconds);
   const runtime::RunnerMemory memory = runner_->memory();
   std::shared_ptr<EngineObserver> observer;
   {
