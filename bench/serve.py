@@ -198,7 +198,7 @@ class Bench:
             print()
         own, static = self.median("lengths", "continuous"), self.median("lengths", "static")
         if own and static:
-            print(f"The {own['requests']:.0f} requests of {self.options.lengths.name}, all at once: {own['output_tokens_per_s']:,.0f} output tokens/s, "
+            print(f"The {own['completed']:.0f} requests of {self.options.lengths.name}, all at once: {own['output_tokens_per_s']:,.0f} output tokens/s, "
                   f"{own['total_tokens_per_s']:,.0f} in all; static left-padded batches of 16: {static['output_tokens_per_s']:,.0f} "
                   f"({own['output_tokens_per_s'] / static['output_tokens_per_s']:.2f} times). KV use {own['kv_use']:.1%}, "
                   f"{own['kv_use_if_longest_reserved']:.1%} if each sequence had the longest's room; {own['preemptions']:.0f} preemptions.\n")

@@ -1,6 +1,7 @@
 #include "engine/admission.h"
 
 #include <algorithm>
+#include <set>
 
 namespace headrace::engine {
 
@@ -13,10 +14,10 @@ SchedulerLimits scheduler_limits(const EngineConfig& config, const runtime::Runn
           .max_scored_tokens = std::max(0, runner.max_logit_rows - max_seqs)};
 }
 
-Admission::Admission(const runtime::RunnerLimits& runner, const SchedulerLimits& scheduler, size_t num_eos_ids)
+Admission::Admission(const runtime::RunnerLimits& runner, const SchedulerLimits& scheduler, std::span<const int32_t> eos_ids)
     : runner_(runner),
       scheduler_(scheduler),
-      num_eos_ids_(static_cast<int32_t>(num_eos_ids)),
+      eos_ids_(eos_ids.begin(), eos_ids.end()),
       pool_(runner_.groups, scheduler.max_batched_tokens) {}
 
 Status Admission::check(Request& request) const {
@@ -72,7 +73,9 @@ Status Admission::check_size(Request& request) const {
 // A beam needs a sequence, and in each step as many candidates as there are beams and ids that could end them.
 Status Admission::check_beams(const Request& request) const {
   const int32_t beams = request.beam.width;
-  const int32_t ends = static_cast<int32_t>(request.stop_token_ids.size()) + (request.ignore_eos ? 0 : num_eos_ids_);
+  std::set<int32_t> stop_ids(request.stop_token_ids.begin(), request.stop_token_ids.end());
+  if (!request.ignore_eos) stop_ids.insert(eos_ids_.begin(), eos_ids_.end());
+  const auto ends = static_cast<int32_t>(stop_ids.size());
   const int32_t most = std::min(runtime::kMaxLogprobs, runner_.vocab_size);
   if (beams + ends > most) {
     return make_status(Code::invalid_argument, "beam search: {} beams and {} ids that end the answer, want {} of both at most", beams, ends,

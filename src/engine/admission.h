@@ -2,7 +2,9 @@
 // What an engine refuses on arrival: what its model does not answer, what no load would ever leave room for, and parameters that are
 // wrong in themselves (check_request). Immutable and thread-safe: callers' threads ask it, the engine thread does not.
 
-#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "engine/block_manager.h"
@@ -17,7 +19,7 @@ SchedulerLimits scheduler_limits(const EngineConfig& config, const runtime::Runn
 
 class Admission {
  public:
-  Admission(const runtime::RunnerLimits& runner, const SchedulerLimits& scheduler, size_t num_eos_ids);
+  Admission(const runtime::RunnerLimits& runner, const SchedulerLimits& scheduler, std::span<const int32_t> eos_ids);
   // Cuts max_tokens to what the context has left. Errors: those of Engine::submit but for queue, shutdown and deadline.
   Status check(Request& request) const;
 
@@ -29,7 +31,7 @@ class Admission {
 
   const runtime::RunnerLimits runner_;
   const SchedulerLimits scheduler_;
-  const int32_t num_eos_ids_;
+  const std::vector<int32_t> eos_ids_;
   const BlockManager pool_;  // never filled: what fits into an empty one
 };
 

@@ -284,6 +284,9 @@ void BlockManager::commit(Sequence& sequence, int32_t num_tokens) {
 // The first full block that is not in the prefix cache enters it. False: another prefix has its hash, or it was given up before,
 // and the rest of the chain stays the sequence's own.
 bool BlockManager::cache_block(Sequence& sequence) {
+  // Where all groups have windows, nodes can outlive their blocks: there are never more than blocks.
+  while (cache_.num_nodes() >= num_blocks_total() && evict_node()) {
+  }
   const size_t block = sequence.cache_nodes.size();
   const int32_t parent = last_node(sequence);
   const PrefixCache::Tokens tokens = block_tokens(sequence, block);

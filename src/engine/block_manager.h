@@ -79,6 +79,7 @@ class BlockManager {
   int64_t num_blocks_total() const;   // over all groups
   int64_t num_blocks_used() const;    // by sequences or the cache
   int64_t num_blocks_cached() const;  // of them, by the cache alone
+  int32_t num_cached_prefixes() const { return cache_.num_nodes(); }
   // Over all groups: tokens of `sequence` that lie in blocks of its own tables, and the tokens that these have room for.
   struct Use {
     int64_t live_tokens = 0, slots = 0;

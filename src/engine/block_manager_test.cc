@@ -237,5 +237,16 @@ TEST(BlockManager, SaysHowManySequencesFit) {
   EXPECT_EQ(scarce.capacity_tokens(), 6 * 16);
 }
 
+TEST(BlockManager, NodesDoNotOutnumberBlocksWhereEveryGroupHasAWindow) {
+  const runtime::KvGroupInfo group{{.window = 20}, 1, 12};
+  BlockManager blocks(std::span(&group, 1), 64);
+  for (int32_t i = 0; i < 50; ++i) {
+    const SequencePtr s = finished_prefill(blocks, 64, 1000 * i);
+    EXPECT_EQ(integrity(blocks, {s}), "ok");
+    blocks.free(*s);
+    EXPECT_LE(blocks.num_cached_prefixes(), 11);
+  }
+}
+
 }  // namespace
 }  // namespace headrace::engine

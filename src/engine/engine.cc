@@ -42,7 +42,7 @@ class Engine::Impl {
         config_(config),
         eos_ids_(std::move(eos_ids)),
         scheduler_limits_(scheduler_limits(config, limits_)),
-        admission_(limits_, scheduler_limits_, eos_ids_.size()),
+        admission_(limits_, scheduler_limits_, eos_ids_),
         blocks_(limits_.groups, scheduler_limits_.max_batched_tokens),
         scheduler_(blocks_, scheduler_limits_),
         pace_(static_cast<double>(config.target_tpot_ms) * 1e-3),
@@ -413,10 +413,11 @@ void Engine::Impl::apply_token(const ScheduledSequence& row, const runtime::Step
   RequestState& request = *requests_.at(sequence.rank.request);
   const int32_t token = result.tokens[index];
   if (token < 0 || token >= limits_.vocab_size) {
+    const bool bans = sequence.min_tokens > 0 || !sequence.sampling.bad_words.empty() || !sequence.sampling.logit_bias.empty();
     end_choices(request, kAllChoices, FinishReason::error,
-                make_status(Code::internal,
-                            "no token can be drawn after {} tokens of choice {}: the model's logits are not finite, or all are banned",
-                            row.first + row.count, sequence.rank.choice));
+                make_status(bans ? Code::invalid_argument : Code::internal,
+                            "no token can be drawn after {} tokens of choice {}: {}the model's logits are not finite", row.first + row.count,
+                            sequence.rank.choice, bans ? "min_tokens, bad_words and logit_bias leave none, or " : ""));
     blocks_.clear_prefix_cache();  // what led to them may have been cached
     return;
   }

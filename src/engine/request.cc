@@ -41,7 +41,7 @@ Status check_sampling(const SamplingParams& sampling, int32_t vocab_size) {
   HR_RETURN_IF_ERROR(check_range("top_k", sampling.top_k, 0, kNoLimit));
   HR_RETURN_IF_ERROR(check_range("typical_p", sampling.typical_p, 0, 1));
   if (sampling.typical_p == 0.0f) return make_status(Code::invalid_argument, "typical_p: want more than 0, got 0");
-  HR_RETURN_IF_ERROR(check_range("repetition_penalty", sampling.repetition_penalty, 0.01, 100));
+  HR_RETURN_IF_ERROR(check_range("repetition_penalty", sampling.repetition_penalty, static_cast<double>(0.01f), 100));
   HR_RETURN_IF_ERROR(check_range("frequency_penalty", sampling.frequency_penalty, -2, 2));
   HR_RETURN_IF_ERROR(check_range("presence_penalty", sampling.presence_penalty, -2, 2));
   HR_RETURN_IF_ERROR(check_range("logit_bias", static_cast<double>(sampling.logit_bias.size()), 0, kMaxBiases));

@@ -58,6 +58,7 @@ std::shared_ptr<RequestState> make_request_state(Request request, std::shared_pt
   const bool beams = request.beam.width > 0;
   if (beams) add_beams(*state, request, stop_ids);
   state->num_unfinished = beams ? request.beam.width : request.n;
+  const auto group = beams ? std::make_shared<SequenceGroup>(SequenceGroup{.width = request.beam.width}) : nullptr;
   for (int32_t choice = 0; choice < state->num_unfinished; ++choice) {
     auto sequence = std::make_shared<Sequence>();
     sequence->rank = {.priority = request.priority, .choice = choice};
@@ -70,6 +71,7 @@ std::shared_ptr<RequestState> make_request_state(Request request, std::shared_pt
     sequence->max_pending_tokens = beams ? 0 : max_pending_tokens(request.sampling);
     sequence->num_prompt_tokens = static_cast<int32_t>(request.prompt.size());
     sequence->cache_key = request.cache_key;
+    sequence->group = group;
     if (choice > 0 && !beams) sequence->leader = state->choices.front();
     sequence->ids = request.prompt;
     state->choices.push_back(std::move(sequence));

@@ -32,7 +32,24 @@ std::span<const ScheduledSequence> Scheduler::schedule(int32_t prefill_budget) {
   schedule_running(false);
   // Where memory was just taken from a running sequence, a new one would only lose it again.
   if (num_preemptions_ == preemptions_before) admit_waiting();
+  while (planned_.empty() && is_stuck()) {
+    preempt(running_.back());
+    admit_waiting();
+  }
   return planned_;
+}
+
+// Sequences wait, those that run have nothing to compute, and no result is on its way that could change it.
+bool Scheduler::is_stuck() const {
+  return !waiting_.empty() && !running_.empty() && std::ranges::all_of(running_, [](const SequencePtr& sequence) {
+    return sequence->num_pending_tokens == 0 && sequence->num_committed_tokens == sequence->num_computed_tokens;
+  });
+}
+
+bool Scheduler::has_slot_for(const Sequence& sequence) const {
+  const auto free = static_cast<int32_t>(free_slots_.size());
+  if (sequence.group == nullptr) return free - num_kept_slots_ >= 1;
+  return sequence.group->running > 0 ? free >= 1 : free - num_kept_slots_ >= sequence.group->width;
 }
 
 void Scheduler::schedule_running(bool decodes) {
@@ -89,6 +106,7 @@ void Scheduler::start(const SequencePtr& sequence) {
   sequence->state = SequenceState::running;
   sequence->slot = free_slots_.back();
   free_slots_.pop_back();
+  if (SequenceGroup* group = sequence->group.get()) num_kept_slots_ += group->running++ == 0 ? group->width - 1 : -1;
   running_.insert(std::upper_bound(running_.begin(), running_.end(), sequence, ByRank()), sequence);
 }
 
@@ -103,7 +121,7 @@ bool Scheduler::may_start(const Sequence& sequence) const {
 // A slot, and blocks for all tokens of `sequence` beside what the running prefills were promised, and one more for each
 // running sequence, so that their next tokens do not at once take the memory back. When true it holds what others have computed of it.
 bool Scheduler::take_prefix(Sequence& sequence) {
-  if (free_slots_.empty()) return false;
+  if (!has_slot_for(sequence)) return false;
   const Sequence* leader = sequence.leader.get();
   const bool forked = leader != nullptr && leader->state == SequenceState::running &&
                       static_cast<int32_t>(sequence.ids.size()) == sequence.num_prompt_tokens &&
@@ -128,7 +146,7 @@ void Scheduler::fork(const Sequence& parent, const SequencePtr& child) {
   waiting_.erase(child);
   child->state = SequenceState::waiting;
   child->ids = parent.ids;
-  if (parent.state == SequenceState::running && !free_slots_.empty() && blocks_.fork(parent, *child, parent.num_committed_tokens)) {
+  if (parent.state == SequenceState::running && has_slot_for(*child) && blocks_.fork(parent, *child, parent.num_committed_tokens)) {
     return start(child);
   }
   waiting_.insert(child);
@@ -193,6 +211,7 @@ void Scheduler::stop_running(const SequencePtr& sequence) {
   running_.erase(std::ranges::find(running_, sequence));
   free_slots_.push_back(sequence->slot);
   sequence->slot = -1;
+  if (SequenceGroup* group = sequence->group.get()) num_kept_slots_ += --group->running == 0 ? 1 - group->width : 1;
   ++sequence->epoch;
   sequence->num_pending_tokens = 0;
   blocks_.free(*sequence);
@@ -220,6 +239,14 @@ Status Scheduler::check() const {
     }
   }
   if (free_slots_.size() + running_.size() != slot_used.size()) return make_status(Code::internal, "a slot was lost");
+  std::set<const SequenceGroup*> groups;
+  int32_t kept = 0;
+  for (const SequencePtr& sequence : running_) {
+    if (sequence->group && groups.insert(sequence->group.get()).second) kept += sequence->group->width - sequence->group->running;
+  }
+  if (kept != num_kept_slots_ || kept > static_cast<int32_t>(free_slots_.size())) {
+    return make_status(Code::internal, "{} slots kept for groups, {} counted, {} free", num_kept_slots_, kept, free_slots_.size());
+  }
   return blocks_.check(running_);
 }
 

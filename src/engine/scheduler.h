@@ -7,7 +7,9 @@
 // Why it can neither deadlock nor livelock: sequences are ordered by rank, totally. Memory is taken from the last in that
 // order and never from one that stands before the taker, so the first running sequence always advances (alone it fits the
 // pool: the engine refuses what does not). Nothing is admitted past the first waiting sequence that could start but does
-// not fit, so whoever waits moves to the front as those before it end.
+// not fit, so whoever waits moves to the front as those before it end. Sequences of a group wait for each other: with the first
+// that runs, slots for all are kept; and where no sequence can advance because groups hold the memory that others of them need, the
+// last in order gives its up.
 
 #include <cstdint>
 #include <limits>
@@ -63,6 +65,8 @@ class Scheduler {
   void schedule_running(bool decodes);
   void admit_waiting();
   int32_t chunk_of(const Sequence& sequence) const;
+  bool has_slot_for(const Sequence& sequence) const;
+  bool is_stuck() const;
   bool may_start(const Sequence& sequence) const;
   bool take_prefix(Sequence& sequence);
   void start(const SequencePtr& sequence);
@@ -76,6 +80,7 @@ class Scheduler {
   std::set<SequencePtr, ByRank> waiting_;
   std::vector<SequencePtr> running_;  // by rank
   std::vector<int32_t> free_slots_;
+  int32_t num_kept_slots_ = 0;  // of the free ones: for sequences of groups of which others run
   std::vector<ScheduledSequence> planned_;  // the step being planned
   int32_t budget_ = 0;                      // tokens that it may still take
   int32_t scored_budget_ = 0;               // and prompt tokens to score

@@ -25,6 +25,12 @@ struct SequenceRank {
 
 enum class SequenceState : uint8_t { waiting, running, finished };
 
+// Sequences that advance together, one token at a time: the beams of a search. None gets far while another waits.
+struct SequenceGroup {
+  const int32_t width;  // sequences
+  int32_t running = 0;  // of them
+};
+
 struct Sequence {
   // What was asked; fixed.
   SequenceRank rank;
@@ -39,6 +45,7 @@ struct Sequence {
   // So many tokens may be in flight when another is planned: what is sampled depends on ids that must be known by then.
   int32_t max_pending_tokens = std::numeric_limits<int32_t>::max();
   std::string cache_key;
+  std::shared_ptr<SequenceGroup> group;    // null: it advances by itself
   std::shared_ptr<const Sequence> leader;  // choice 0 of the request, in the others: they wait to share its prompt blocks
 
   // ids[0, ids.size()): prompt and answer, as far as known. Then follow num_pending_tokens that steps in flight sample.

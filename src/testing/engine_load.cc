@@ -7,6 +7,8 @@
 #include <random>
 #include <thread>
 
+#include "engine/beam_search.h"
+
 namespace headrace::testing {
 namespace {
 
@@ -43,6 +45,12 @@ Request random_request(std::mt19937_64& random, const LoadOptions& options) {
   request.n = uniform(1, options.max_choices);
   request.priority = uniform(0, 1);
   request.ignore_eos = uniform(0, 3) == 0;
+  if (uniform(0, 5) == 0) {
+    request.sampling.temperature = 0;  // the fake model's logits hang on what would be drawn
+    request.beam = {.width = uniform(1, options.max_beams), .early_stopping = uniform(0, 1) == 0};
+    request.n = uniform(1, request.beam.width);
+    return request;
+  }
   request.sampling = {.temperature = 0.25f * static_cast<float>(uniform(0, 4)),
                       .top_p = 0.5f + 0.1f * static_cast<float>(uniform(0, 5)),
                       .min_p = 0.1f * static_cast<float>(uniform(0, 3)),
@@ -90,9 +98,55 @@ std::vector<int32_t> run_alone(const LoadOptions& options, const Request& reques
   return answer;
 }
 
+// The hypotheses of a beam search alone, from the fake model's logits.
+std::vector<engine::BeamSearch::Hypothesis> search_alone(const LoadOptions& options, const Request& request) {
+  std::vector<int32_t> stops;
+  if (!request.ignore_eos) stops = {options.model.eos_id};
+  engine::BeamSearch search(request.beam, stops, request.min_tokens, request.max_tokens, request.logprobs);
+  std::vector<std::vector<int32_t>> beams = {request.prompt};
+  while (true) {
+    std::vector<engine::TokenLogprob> candidates;
+    for (const std::vector<int32_t>& ids : beams) {
+      const std::vector<float> logits = options.model.logits(ids, {});
+      double sum = 0;
+      engine::TokenLogprob best;
+      for (const float x : logits) sum += std::exp(static_cast<double>(x));
+      for (size_t id = 0; id < logits.size(); ++id) {
+        // As a runner gives them: in float32.
+        const auto logprob = static_cast<float>(static_cast<double>(logits[id]) - std::log(sum));
+        best.top.emplace_back(static_cast<int32_t>(id), static_cast<double>(logprob));
+      }
+      std::ranges::stable_sort(best.top, std::greater<>(), &std::pair<int32_t, double>::second);
+      best.top.resize(static_cast<size_t>(search.num_candidates()));
+      candidates.push_back(std::move(best));
+    }
+    const auto moves = search.advance(candidates);
+    if (moves.empty()) return search.results();
+    std::vector<std::vector<int32_t>> next;
+    for (const auto& move : moves) {
+      next.push_back(beams[move.parent]);
+      next.back().push_back(move.token);
+    }
+    beams = std::move(next);
+  }
+}
+
+// What is wrong with the hypotheses in `sink`; empty: nothing.
+std::string judge_beams(const LoadOptions& options, const Request& request, const CollectingSink& sink, bool aborted) {
+  if (aborted && sink.finish() == FinishReason::abort) return {};
+  const auto expected = search_alone(options, request);
+  for (int32_t choice = 0; choice < request.n; ++choice) {
+    std::vector<int32_t> ids;
+    for (const engine::TokenLogprob& token : expected.at(choice).tokens) ids.push_back(token.id);
+    if (sink.tokens(choice) != ids) return fmt::format("hypothesis {} differs from a search alone", choice);
+  }
+  return {};
+}
+
 // What is wrong with the answer in `sink`; empty: nothing.
 std::string judge(const LoadOptions& options, const Request& request, const CollectingSink& sink, bool aborted) {
   if (std::string complaint = sink.complaint(); !complaint.empty()) return complaint;
+  if (request.beam.width > 0) return judge_beams(options, request, sink, aborted);
   const size_t scored = request.prompt_logprobs >= 0 ? request.prompt.size() - 1 : 0;
   if (!aborted && sink.prompt_logprobs().size() != scored) {
     return fmt::format("{} prompt log-probabilities of {}", sink.prompt_logprobs().size(), scored);
@@ -130,7 +184,10 @@ std::string run_client(const LoadOptions& options, engine::Engine& engine, int32
     const Request request = random_request(random, options);
     const auto sink = std::make_shared<CollectingSink>(request.n);
     const auto id = engine.submit(request, sink);
-    if (!id) return id.error().to_string();
+    if (!id) {
+      if (request.beam.width > 0) continue;  // more beams than slots, or than all blocks hold
+      return id.error().to_string();
+    }
     sent.push_back({request, sink});
     if (std::bernoulli_distribution(options.abort_chance)(random)) {
       sent.back().aborted = true;

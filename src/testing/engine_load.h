@@ -53,6 +53,7 @@ struct LoadOptions {
   int32_t max_prompt = 100;
   int32_t max_answer = 40;
   int32_t max_choices = 3;
+  int32_t max_beams = 5;
   double abort_chance = 0.1;     // of each request, somewhere on its way
 };
 
