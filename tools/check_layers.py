@@ -22,11 +22,12 @@ ALLOWED = {
     "models": "base core quant io ops graph",
     "runtime": "base core io quant ops graph models parallel",
     "compress": "base core quant io text graph models runtime",
+    "onnx": "base core io",
     "engine": "base core quant io text graph runtime",
     "server": "base text engine",
     "load": "base",
     "ladder": "base text runtime",
-    "testing": "base core quant io text ops kernels/cpu graph parallel models runtime compress engine ladder",
+    "testing": "base core quant io text ops kernels/cpu graph parallel models runtime onnx compress engine ladder",
     "cli": "*",
 }
 # Single files that may reach one folder further, each with its reason.

@@ -79,6 +79,8 @@ void store_value(DType dtype, double value, std::byte* at) {
       return put(static_cast<int32_t>(value));
     case DType::i64:
       return put(static_cast<int64_t>(value));
+    default:
+      CHECK(false);  // no op of the language models has such a tensor
   }
 }
 
@@ -103,6 +105,8 @@ double load_value(DType dtype, const std::byte* at) {
       return get(int32_t{});
     case DType::i64:
       return static_cast<double>(get(int64_t{}));
+    default:
+      CHECK(false);
   }
   return 0;
 }

@@ -1,0 +1,163 @@
+#include "onnx/op.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace headrace::onnx {
+
+#define HR_OPS(family) std::span<const OpRow> ops_##family();
+#include "onnx/ops.def"
+#undef HR_OPS
+
+namespace {
+
+std::vector<const OpRow*> list_ops() {
+  std::vector<const OpRow*> rows;
+  const auto add = [&](std::span<const OpRow> family) {
+    for (const OpRow& row : family) rows.push_back(&row);
+  };
+#define HR_OPS(family) add(ops_##family());
+#include "onnx/ops.def"
+#undef HR_OPS
+  std::ranges::sort(rows, [](const OpRow* a, const OpRow* b) { return std::pair(a->name, a->since) < std::pair(b->name, b->since); });
+  return rows;
+}
+
+const char* kind_name(Attribute::Kind kind) {
+  constexpr const char* names[] = {"a number", "an integer", "a text", "a tensor", "a graph", "a type", "numbers", "integers", "texts", "tensors",
+                                   "graphs"};
+  return names[static_cast<int>(kind)];
+}
+
+Result<const Attribute*> find_attribute(const OpContext& context, std::string_view name, Attribute::Kind kind) {
+  const Attribute* found = context.attribute(name);
+  if (found != nullptr && found->kind != kind) {
+    return error(Code::malformed, "attribute {}: want {}, got {}", name, kind_name(kind), kind_name(found->kind));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::span<const OpRow* const> all_ops() {
+  static const std::vector<const OpRow*> rows = list_ops();
+  return rows;
+}
+
+const OpRow* find_op(std::string_view name, int64_t opset) {
+  const OpRow* best = nullptr;
+  for (const OpRow* row : all_ops()) {
+    if (row->name == name && row->since <= opset) best = row;  // rising in opset
+  }
+  return best;
+}
+
+OpContext::OpContext(const Node& node, int64_t opset, std::span<const Value> inputs, GraphRunner& graphs)
+    : node_(node), opset_(opset), inputs_(inputs), graphs_(graphs), outputs_(node.outputs.size()) {}
+
+bool OpContext::has_input(int index) const { return index < num_inputs() && value(index).has_value(); }
+
+bool OpContext::wants_output(int index) const { return index < num_outputs() && !node_.outputs[static_cast<size_t>(index)].empty(); }
+
+Result<const Tensor*> OpContext::input(int index) const {
+  const Tensor* tensor = index < num_inputs() ? value(index).tensor() : nullptr;
+  if (tensor == nullptr) return error(Code::malformed, "input {}: want a tensor, got {}", index, has_input(index) ? "another kind" : "none");
+  return tensor;
+}
+
+Result<std::vector<int64_t>> OpContext::integers(int index) const {
+  HR_ASSIGN_OR_RETURN(const Tensor* tensor, input(index));
+  if (tensor->rank() > 1) return error(Code::malformed, "input {}: want a list of integers, got a tensor of rank {}", index, tensor->rank());
+  std::vector<int64_t> values;
+  const bool known = dispatch<int64_t, int32_t>(tensor->dtype(), [&]<class T>() {
+    for (const T value : tensor->values<T>()) values.push_back(value);
+  });
+  if (!known) return error(Code::malformed, "input {}: want i64 or i32, got {}", index, dtype_name(tensor->dtype()));
+  return values;
+}
+
+const Attribute* OpContext::attribute(std::string_view name) const {
+  const auto found = node_.attributes.find(std::string(name));
+  return found == node_.attributes.end() ? nullptr : &found->second;
+}
+
+Result<int64_t> OpContext::integer(std::string_view name, int64_t otherwise) const {
+  HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::integer));
+  return found == nullptr ? otherwise : found->integer;
+}
+
+Result<float> OpContext::number(std::string_view name, float otherwise) const {
+  HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::number));
+  return found == nullptr ? otherwise : found->number;
+}
+
+Result<std::string> OpContext::text(std::string_view name, std::string_view otherwise) const {
+  HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::text));
+  return found == nullptr ? std::string(otherwise) : found->text;
+}
+
+Result<std::vector<int64_t>> OpContext::integers(std::string_view name, std::vector<int64_t> otherwise) const {
+  HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::integers));
+  return found == nullptr ? otherwise : found->integers;
+}
+
+Result<std::vector<float>> OpContext::numbers(std::string_view name, std::vector<float> otherwise) const {
+  HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::numbers));
+  return found == nullptr ? otherwise : found->numbers;
+}
+
+Result<std::vector<std::string>> OpContext::texts(std::string_view name, std::vector<std::string> otherwise) const {
+  HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::texts));
+  return found == nullptr ? otherwise : found->texts;
+}
+
+Result<Tensor*> OpContext::make(int index, DType dtype, Dims dims) {
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
+  if (index >= num_outputs()) return error(Code::malformed, "the operator has an output {}, the node has {}", index, num_outputs());
+  Value& output = outputs_[static_cast<size_t>(index)];
+  output = Tensor(dtype, std::move(dims));
+  return std::get_if<Tensor>(&output.what);
+}
+
+void OpContext::set(int index, Value value) {
+  if (index < num_outputs()) outputs_[static_cast<size_t>(index)] = std::move(value);
+}
+
+Result<int> normalize_axis(int64_t axis, int rank) {
+  if (axis < -rank || axis >= rank) return error(Code::malformed, "axis: want {} to {}, got {}", -rank, rank - 1, axis);
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+Result<Dims> broadcast(std::span<const int64_t> a, std::span<const int64_t> b) {
+  Dims dims(std::max(a.size(), b.size()));
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1) {
+      return error(Code::malformed, "dims [{}] and [{}] do not go together", fmt::join(a, ", "), fmt::join(b, ", "));
+    }
+    dims[dims.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return dims;
+}
+
+Dims contiguous_strides(std::span<const int64_t> dims) {
+  Dims strides(dims.size(), 1);
+  for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return strides;
+}
+
+Dims broadcast_strides(std::span<const int64_t> from, std::span<const int64_t> to) {
+  CHECK(from.size() <= to.size());
+  const Dims own = contiguous_strides(from);
+  Dims strides(to.size(), 0);
+  const size_t behind = to.size() - from.size();
+  for (size_t i = 0; i < from.size(); ++i) strides[behind + i] = from[i] == 1 ? 0 : own[i];
+  return strides;
+}
+
+std::string Node::describe(size_t index) const {
+  return name.empty() ? fmt::format("node {} ({})", index, op) : fmt::format("node {} ({}, \"{}\")", index, op, name);
+}
+
+}  // namespace headrace::onnx

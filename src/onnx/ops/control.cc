@@ -1,0 +1,268 @@
+// If, Loop and Scan.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "onnx/op.h"
+
+namespace headrace::onnx {
+namespace {
+
+Result<const Graph*> body_of(const OpContext& context, std::string_view name) {
+  const Attribute* attribute = context.attribute(name);
+  if (attribute == nullptr || attribute->graphs.size() != 1) return error(Code::malformed, "attribute {}: want a graph", name);
+  return attribute->graphs.front().get();
+}
+
+Result<bool> truth(const Tensor& tensor) {
+  if (tensor.dtype() != DType::boolean || tensor.elements() != 1) {
+    return error(Code::malformed, "a condition: want one bool, got {} of {}", tensor.elements(), dtype_name(tensor.dtype()));
+  }
+  return *tensor.data<bool>();
+}
+
+Status run_if(OpContext& context) {
+  HR_ASSIGN_OR_RETURN(const Tensor* condition, context.input(0));
+  HR_ASSIGN_OR_RETURN(const bool taken, truth(*condition));
+  HR_ASSIGN_OR_RETURN(const Graph* graph, body_of(context, taken ? "then_branch" : "else_branch"));
+  HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, context.graphs().run(*graph, {}));
+  if (static_cast<int>(outputs.size()) < context.num_outputs()) {
+    return make_status(Code::malformed, "the branch has {} outputs, the node {}", outputs.size(), context.num_outputs());
+  }
+  for (int i = 0; i < context.num_outputs(); ++i) context.set(i, std::move(outputs[static_cast<size_t>(i)]));
+  return {};
+}
+
+// Tensors of one type and shape, side by side along a new axis. `axis` counts in the result.
+Result<Tensor> stack(const std::vector<Tensor>& slices, int axis) {
+  const Tensor& first = slices.front();
+  for (const Tensor& slice : slices) {
+    if (slice.dtype() != first.dtype() || slice.dims() != first.dims()) {
+      return error(Code::malformed, "what is collected: want {} [{}] in each turn, got {} [{}]", dtype_name(first.dtype()), fmt::join(first.dims(), ", "),
+                   dtype_name(slice.dtype()), fmt::join(slice.dims(), ", "));
+    }
+  }
+  Dims dims = first.dims();
+  dims.insert(dims.begin() + axis, static_cast<int64_t>(slices.size()));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
+  Tensor result(first.dtype(), dims);
+  int64_t outer = 1;
+  for (int i = 0; i < axis; ++i) outer *= dims[static_cast<size_t>(i)];
+  const int64_t inner = outer == 0 ? 0 : first.elements() / std::max<int64_t>(outer, 1);
+  const auto turns = static_cast<int64_t>(slices.size());
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t t = 0; t < turns; ++t) {
+      const Tensor& slice = slices[static_cast<size_t>(t)];
+      if (first.dtype() == DType::string) {
+        std::copy_n(slice.data<std::string>() + o * inner, inner, result.data<std::string>() + (o * turns + t) * inner);
+      } else {
+        const auto size = static_cast<int64_t>(dtype_bytes(first.dtype()));
+        std::memcpy(result.raw() + (o * turns + t) * inner * size, slice.raw() + o * inner * size, static_cast<size_t>(inner * size));
+      }
+    }
+  }
+  return result;
+}
+
+// The tensor at `index` along `axis`.
+Tensor slice_at(const Tensor& tensor, int axis, int64_t index) {
+  Dims dims = tensor.dims();
+  dims.erase(dims.begin() + axis);
+  Tensor slice(tensor.dtype(), dims);
+  int64_t outer = 1;
+  for (int i = 0; i < axis; ++i) outer *= tensor.dim(i);
+  const int64_t inner = slice.elements() / std::max<int64_t>(outer, 1), length = tensor.dim(axis);
+  for (int64_t o = 0; o < outer; ++o) {
+    if (tensor.dtype() == DType::string) {
+      std::copy_n(tensor.data<std::string>() + (o * length + index) * inner, inner, slice.data<std::string>() + o * inner);
+    } else {
+      const auto size = static_cast<int64_t>(dtype_bytes(tensor.dtype()));
+      std::memcpy(slice.raw() + o * inner * size, tensor.raw() + (o * length + index) * inner * size, static_cast<size_t>(inner * size));
+    }
+  }
+  return slice;
+}
+
+Result<Tensor> tensor_of(Value value, const char* what) {
+  if (Tensor* tensor = std::get_if<Tensor>(&value.what)) return std::move(*tensor);
+  return error(Code::malformed, "{}: want a tensor", what);
+}
+
+// What is collected when the loop never turns: nothing, of the declared type; unknown dims are 0.
+Tensor empty_collection(const ValueInfo& declared) {
+  Dims dims = {0};
+  if (declared.type.shape) {
+    for (const Type::Dim& dim : *declared.type.shape) dims.push_back(std::max<int64_t>(dim.value, 0));
+  }
+  return Tensor(declared.type.dtype, dims);
+}
+
+Status run_loop(OpContext& context) {
+  HR_ASSIGN_OR_RETURN(const Graph* body, body_of(context, "body"));
+  int64_t most = std::numeric_limits<int64_t>::max();
+  bool go_on = true;
+  if (context.has_input(0)) {
+    HR_ASSIGN_OR_RETURN(const std::vector<int64_t> count, context.integers(0));
+    if (count.size() != 1) return make_status(Code::malformed, "the number of turns: want one integer, got {}", count.size());
+    most = count[0];
+  }
+  if (context.has_input(1)) {
+    HR_ASSIGN_OR_RETURN(const Tensor* condition, context.input(1));
+    HR_ASSIGN_OR_RETURN(go_on, truth(*condition));
+  }
+  const size_t carried = static_cast<size_t>(std::max(0, context.num_inputs() - 2));
+  if (body->inputs.size() != carried + 2 || body->outputs.size() < carried + 1) {
+    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node carries {} values", body->inputs.size(), body->outputs.size(),
+                       carried);
+  }
+  std::vector<Value> state;
+  for (size_t i = 0; i < carried; ++i) state.push_back(context.value(static_cast<int>(i) + 2));
+  std::vector<std::vector<Tensor>> collected(body->outputs.size() - carried - 1);
+  for (int64_t turn = 0; turn < most && go_on; ++turn) {
+    std::vector<Value> inputs = {Tensor::scalar(turn), Tensor::scalar(true)};
+    for (Value& value : state) inputs.push_back(std::move(value));
+    HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, context.graphs().run(*body, std::move(inputs)));
+    HR_ASSIGN_OR_RETURN(const Tensor condition, tensor_of(std::move(outputs[0]), "the body's condition"));
+    HR_ASSIGN_OR_RETURN(go_on, truth(condition));
+    for (size_t i = 0; i < carried; ++i) state[i] = std::move(outputs[i + 1]);
+    for (size_t i = 0; i < collected.size(); ++i) {
+      HR_ASSIGN_OR_RETURN(Tensor slice, tensor_of(std::move(outputs[carried + 1 + i]), "what the body gives in each turn"));
+      collected[i].push_back(std::move(slice));
+    }
+  }
+  for (size_t i = 0; i < carried; ++i) context.set(static_cast<int>(i), std::move(state[i]));
+  for (size_t i = 0; i < collected.size(); ++i) {
+    const auto output = static_cast<int>(carried + i);
+    if (collected[i].empty()) {
+      context.set(output, empty_collection(body->outputs[carried + 1 + i]));
+      continue;
+    }
+    HR_ASSIGN_OR_RETURN(Tensor all, stack(collected[i], 0));
+    context.set(output, std::move(all));
+  }
+  return {};
+}
+
+// `sequences`: the scanned inputs, all as long along their axes.
+Result<std::vector<Value>> scan(OpContext& context, const Graph& body, std::vector<Value> state, const std::vector<Tensor>& sequences,
+                                const std::vector<int64_t>& input_axes, const std::vector<int64_t>& input_backward,
+                                const std::vector<int64_t>& output_axes, const std::vector<int64_t>& output_backward) {
+  const size_t carried = state.size(), scanned = sequences.size(), collected_count = body.outputs.size() - carried;
+  std::vector<int> axes;
+  int64_t length = -1;
+  for (size_t i = 0; i < scanned; ++i) {
+    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(i < input_axes.size() ? input_axes[i] : 0, sequences[i].rank()));
+    axes.push_back(axis);
+    const int64_t own = sequences[i].dim(axis);
+    if (length >= 0 && own != length) return error(Code::malformed, "scanned inputs are {} and {} long", length, own);
+    length = own;
+  }
+  std::vector<std::vector<Tensor>> collected(collected_count);
+  for (int64_t turn = 0; turn < length; ++turn) {
+    std::vector<Value> inputs;
+    for (Value& value : state) inputs.push_back(std::move(value));
+    for (size_t i = 0; i < scanned; ++i) {
+      const bool backward = i < input_backward.size() && input_backward[i] != 0;
+      inputs.push_back(slice_at(sequences[i], axes[i], backward ? length - 1 - turn : turn));
+    }
+    HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, context.graphs().run(body, std::move(inputs)));
+    for (size_t i = 0; i < carried; ++i) state[i] = std::move(outputs[i]);
+    for (size_t i = 0; i < collected_count; ++i) {
+      HR_ASSIGN_OR_RETURN(Tensor slice, tensor_of(std::move(outputs[carried + i]), "what the body gives in each turn"));
+      collected[i].push_back(std::move(slice));
+    }
+  }
+  for (size_t i = 0; i < collected_count; ++i) {
+    if (collected[i].empty()) {
+      state.push_back(empty_collection(body.outputs[carried + i]));
+      continue;
+    }
+    if (i < output_backward.size() && output_backward[i] != 0) std::ranges::reverse(collected[i]);
+    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(i < output_axes.size() ? output_axes[i] : 0, collected[i].front().rank() + 1));
+    HR_ASSIGN_OR_RETURN(Tensor all, stack(collected[i], axis));
+    state.push_back(std::move(all));
+  }
+  return state;
+}
+
+Result<std::vector<Tensor>> tensors_from(const OpContext& context, int first) {
+  std::vector<Tensor> tensors;
+  for (int i = first; i < context.num_inputs(); ++i) {
+    HR_ASSIGN_OR_RETURN(const Tensor* tensor, context.input(i));
+    tensors.push_back(*tensor);
+  }
+  return tensors;
+}
+
+Status check_scan(const OpContext& context, const Graph& body, int64_t scanned, int fixed) {
+  const int64_t carried = context.num_inputs() - fixed - scanned;
+  if (scanned < 1 || carried < 0 || static_cast<int64_t>(body.inputs.size()) != context.num_inputs() - fixed ||
+      static_cast<int64_t>(body.outputs.size()) < carried) {
+    return make_status(Code::malformed, "num_scan_inputs is {}, the node has {} inputs, the body {} and {} outputs", scanned,
+                       context.num_inputs() - fixed, body.inputs.size(), body.outputs.size());
+  }
+  return {};
+}
+
+Status run_scan(OpContext& context) {
+  HR_ASSIGN_OR_RETURN(const Graph* body, body_of(context, "body"));
+  HR_ASSIGN_OR_RETURN(const int64_t scanned, context.integer("num_scan_inputs", 0));
+  HR_RETURN_IF_ERROR(check_scan(context, *body, scanned, 0));
+  HR_ASSIGN_OR_RETURN(const auto input_axes, context.integers("scan_input_axes", {}));
+  HR_ASSIGN_OR_RETURN(const auto input_backward, context.integers("scan_input_directions", {}));
+  HR_ASSIGN_OR_RETURN(const auto output_axes, context.integers("scan_output_axes", {}));
+  HR_ASSIGN_OR_RETURN(const auto output_backward, context.integers("scan_output_directions", {}));
+  const int carried = context.num_inputs() - static_cast<int>(scanned);
+  std::vector<Value> state;
+  for (int i = 0; i < carried; ++i) state.push_back(context.value(i));
+  HR_ASSIGN_OR_RETURN(const std::vector<Tensor> sequences, tensors_from(context, carried));
+  HR_ASSIGN_OR_RETURN(std::vector<Value> outputs,
+                      scan(context, *body, std::move(state), sequences, input_axes, input_backward, output_axes, output_backward));
+  for (size_t i = 0; i < outputs.size(); ++i) context.set(static_cast<int>(i), std::move(outputs[i]));
+  return {};
+}
+
+// Opset 8: every value has a leading batch axis, sequences may be shorter than the longest, an input before all others says how long.
+Status run_scan_batched(OpContext& context) {
+  HR_ASSIGN_OR_RETURN(const Graph* body, body_of(context, "body"));
+  HR_ASSIGN_OR_RETURN(const int64_t scanned, context.integer("num_scan_inputs", 0));
+  HR_RETURN_IF_ERROR(check_scan(context, *body, scanned, 1));
+  if (context.has_input(0)) return make_status(Code::unsupported, "Scan of opset 8 with sequence_lens");
+  HR_ASSIGN_OR_RETURN(const auto backward, context.integers("directions", {}));
+  HR_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, tensors_from(context, 1));
+  const size_t carried = inputs.size() - static_cast<size_t>(scanned);
+  const int64_t batch = inputs.back().rank() > 0 ? inputs.back().dim(0) : 0;
+  std::vector<std::vector<Tensor>> results(body->outputs.size());
+  for (int64_t b = 0; b < batch; ++b) {
+    std::vector<Value> state;
+    std::vector<Tensor> sequences;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].rank() < 1 || inputs[i].dim(0) != batch) return make_status(Code::malformed, "input {}: want a batch of {}", i + 1, batch);
+      if (i < carried) {
+        state.push_back(slice_at(inputs[i], 0, b));
+      } else {
+        sequences.push_back(slice_at(inputs[i], 0, b));
+      }
+    }
+    HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, scan(context, *body, std::move(state), sequences, {}, backward, {}, {}));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      HR_ASSIGN_OR_RETURN(Tensor tensor, tensor_of(std::move(outputs[i]), "an output"));
+      results[i].push_back(std::move(tensor));
+    }
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].empty()) return make_status(Code::malformed, "a batch of 0");
+    HR_ASSIGN_OR_RETURN(Tensor all, stack(results[i], 0));
+    context.set(static_cast<int>(i), std::move(all));
+  }
+  return {};
+}
+
+constexpr OpRow kRows[] = {{"If", 1, run_if}, {"Loop", 1, run_loop}, {"Scan", 8, run_scan_batched}, {"Scan", 9, run_scan}};
+
+}  // namespace
+
+std::span<const OpRow> ops_control() { return kRows; }
+
+}  // namespace headrace::onnx
