@@ -37,7 +37,6 @@ std::vector<float> logits_of(const std::string& path, std::span<const int32_t> i
   for (int32_t i = 0; i < count; ++i) {
     plan.ints(StepField::token_src)[i] = ids[i];
     plan.ints(StepField::positions)[i] = plan.ints(StepField::logit_rows)[i] = i;
-    plan.ints(StepField::sample_slot)[i] = -1;
     for (int32_t group = 0; group < groups; ++group) plan.kv_slots(group)[i] = kKvBlockTokens + i;
   }
   plan.ints(StepField::query_start)[1] = plan.ints(StepField::context_len)[0] = count;

@@ -60,8 +60,6 @@ class Forced {
       plan_.ints(StepField::token_src)[i] = ids[i];
       plan_.ints(StepField::positions)[i] = position;
       plan_.ints(StepField::logit_rows)[i] = i;
-      plan_.ints(StepField::sample_slot)[i] = -1;
-      plan_.floats(StepField::top_p)[i] = 1.0f;
       plan_.kv_slots(0)[i] = (1 + position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
     }
     plan_.ints(StepField::query_start)[1] = count;

@@ -68,10 +68,7 @@ Status Scorer::step(std::span<const int32_t> ids, int64_t begin, int64_t end, in
   for (int32_t row = 0; row < rows; ++row) {
     plan_.ints(StepField::logit_rows)[row] = count - rows + row;
     plan_.ints(StepField::target)[row] = ids[end - rows + row + 1];
-    plan_.ints(StepField::sample_slot)[row] = -1;  // a best token is drawn and dropped
-    plan_.floats(StepField::top_p)[row] = 1.0f;
-    plan_.floats(StepField::typical_p)[row] = 1.0f;
-    plan_.floats(StepField::repetition_penalty)[row] = 1.0f;
+    plan_.ints(StepField::num_logprobs)[row] = 0;
   }
   plan_.ints(StepField::query_start)[1] = count;
   plan_.ints(StepField::context_len)[0] = static_cast<int32_t>(end);

@@ -172,13 +172,7 @@ Result<std::vector<int32_t>> StaticBatch::step(std::span<const Run> runs) {
     token += run.count;
     if (!run.sample) continue;
     plan_.ints(StepField::logit_rows)[logit_row] = token - 1;
-    plan_.ints(StepField::sample_slot)[logit_row] = -1;
-    plan_.floats(StepField::top_p)[logit_row] = 1.0f;
-    plan_.floats(StepField::typical_p)[logit_row] = 1.0f;
-    plan_.floats(StepField::repetition_penalty)[logit_row] = 1.0f;
     plan_.ints(StepField::sample_pos)[logit_row] = run.first + run.count;
-    plan_.ints(StepField::target)[logit_row] = -1;
-    plan_.ints(StepField::num_logprobs)[logit_row] = -1;
     ++logit_row;
   }
   plan_.ints(StepField::query_start)[counts.seqs] = token;

@@ -61,7 +61,6 @@ void write_sampling(const ScheduledSequence& row, int32_t r, int32_t token, Step
   plan.ints(StepField::seed_hi)[r] = static_cast<int32_t>(static_cast<uint32_t>(sampling.seed >> 32));
   plan.ints(StepField::stream)[r] = sequence.rank.choice;
   plan.ints(StepField::sample_pos)[r] = row.first + row.count;
-  plan.ints(StepField::target)[r] = -1;
   plan.ints(StepField::num_logprobs)[r] = sequence.num_logprobs;
 }
 
@@ -69,10 +68,6 @@ void write_sampling(const ScheduledSequence& row, int32_t r, int32_t token, Step
 void write_scoring(const ScheduledSequence& row, int32_t r, int32_t token, int32_t position, StepPlan& plan) {
   const Sequence& sequence = *row.sequence;
   plan.ints(StepField::logit_rows)[r] = token;
-  plan.ints(StepField::sample_slot)[r] = -1;
-  plan.floats(StepField::top_p)[r] = 1.0f;
-  plan.floats(StepField::typical_p)[r] = 1.0f;
-  plan.floats(StepField::repetition_penalty)[r] = 1.0f;
   plan.ints(StepField::sample_pos)[r] = position + 1;
   plan.ints(StepField::target)[r] = sequence.ids[position + 1];
   plan.ints(StepField::num_logprobs)[r] = sequence.num_prompt_logprobs;

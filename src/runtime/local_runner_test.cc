@@ -62,12 +62,6 @@ std::unique_ptr<LocalRunner> open_runner(const std::string& path, DtypePolicy po
   return runner ? std::move(*runner) : nullptr;
 }
 
-void draw_greedily(StepPlan& plan, int row) {
-  for (const StepField one : {StepField::top_p, StepField::typical_p, StepField::repetition_penalty}) {
-    plan.floats(one)[row] = 1.0f;
-  }
-}
-
 // One sequence in blocks that run backwards, fed in chunks of `chunk`; the logits of every position.
 std::vector<float> forced_logits(LocalRunner& runner, const std::vector<int32_t>& ids, int chunk) {
   std::vector<float> logits;
@@ -83,8 +77,6 @@ std::vector<float> forced_logits(LocalRunner& runner, const std::vector<int32_t>
       plan.ints(StepField::token_src)[i] = ids[position];
       plan.ints(StepField::positions)[i] = position;
       plan.ints(StepField::logit_rows)[i] = i;
-      plan.ints(StepField::sample_slot)[i] = -1;
-      draw_greedily(plan, i);
       for (int group = 0; group < groups; ++group) {
         plan.kv_slots(group)[i] = block_of(position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
       }
@@ -183,7 +175,6 @@ TEST(LocalRunner, GivesTheLogProbabilitiesOfTargetsAndSamplesAndListsTheBest) {
       plan.ints(StepField::logit_rows)[row] = count - rows + row;
       plan.ints(StepField::target)[row] = row % 2 == 0 ? golden.ids[count - rows + row + 1] : -1;
       plan.ints(StepField::num_logprobs)[row] = num_logprobs[row];
-      draw_greedily(plan, row);
     }
     plan.ints(StepField::query_start)[1] = plan.ints(StepField::context_len)[0] = count;
     for (int group = 0; group < groups; ++group) plan.block_row(group, 0)[0] = 1;
@@ -248,8 +239,7 @@ TEST(LocalRunner, BiasesAndTheHistoryOfAnEarlierStepChangeWhatIsDrawnAndNotTheLo
     plan.block_row(0, 0)[0] = 1;
     plan.ints(StepField::logit_rows)[0] = count - 1;
     plan.ints(StepField::sample_slot)[0] = 2;
-    plan.ints(StepField::target)[0] = -1;
-    draw_greedily(plan, 0);
+    plan.ints(StepField::num_logprobs)[0] = 0;
     plan.floats(StepField::frequency_penalty)[0] = frequency;
     plan.ints(StepField::bias_start)[1] = int32_t(biases.size());
     for (size_t i = 0; i < biases.size(); ++i) {

@@ -1,5 +1,7 @@
 #include "runtime/step_plan.h"
 
+#include <algorithm>
+
 namespace headrace::runtime {
 namespace {
 
@@ -60,6 +62,10 @@ void StepPlan::reset(uint64_t step, const StepCounts& counts, uint32_t flags, in
   if (block_.size() < words) block_.resize(words);
   std::memset(block_.data(), 0, header.bytes);
   std::memcpy(block_.data(), &header, sizeof header);
+  for (const StepField field : {StepField::sample_slot, StepField::target, StepField::num_logprobs}) std::ranges::fill(ints(field), -1);
+  for (const StepField field : {StepField::top_p, StepField::typical_p, StepField::repetition_penalty}) {
+    std::ranges::fill(floats(field), 1.0f);
+  }
 }
 
 int64_t StepPlan::field_elements(StepField field) const { return elements_of(field, header().counts); }

@@ -81,8 +81,8 @@ struct StepHeader {
 
 class StepPlan {
  public:
-  // Lays out the fields and zero-fills them. Reuses memory from the last call: no allocation once it has seen the largest
-  // counts.
+  // Lays out the fields and fills them with zeros, those of logit rows with what asks for nothing: an arg-max that is stored nowhere
+  // and no log-probabilities. Reuses memory from the last call: no allocation once it has seen the largest counts.
   void reset(uint64_t step, const StepCounts& counts, uint32_t flags = 0, int32_t bucket_tokens = 0);
 
   const StepHeader& header() const { return *reinterpret_cast<const StepHeader*>(block_.data()); }

@@ -28,6 +28,16 @@ TEST(StepPlan, ReuseClearsWhatTheLastStepWrote) {
   for (const int32_t x : plan.ints(StepField::block_table)) EXPECT_EQ(x, 0);
 }
 
+TEST(StepPlan, ALogitRowOfAFreshPlanAsksForAnArgmaxAlone) {
+  StepPlan plan;
+  plan.reset(1, {.tokens = 3, .seqs = 1, .logit_rows = 2, .groups = 1, .blocks = 1});
+  for (int row = 0; row < 2; ++row) {
+    for (const StepField field : {StepField::sample_slot, StepField::target, StepField::num_logprobs}) EXPECT_EQ(plan.ints(field)[row], -1);
+    for (const StepField field : {StepField::top_p, StepField::typical_p, StepField::repetition_penalty}) EXPECT_EQ(plan.floats(field)[row], 1.0f);
+    EXPECT_EQ(plan.floats(StepField::temperature)[row], 0.0f);
+  }
+}
+
 TEST(StepPlan, ABlockWithWrongOffsetsOrCountsIsRefused) {
   StepPlan plan;
   plan.reset(1, {.tokens = 4, .seqs = 1, .logit_rows = 1, .groups = 1, .blocks = 1});

@@ -13,13 +13,6 @@ using ::testing::HasSubstr;
 
 constexpr std::array<int32_t, 3> kPrompt = {7, 8, 9};
 
-// No penalty, nothing cut off.
-void draw_plainly(StepPlan& plan) {
-  for (const StepField one : {StepField::top_p, StepField::typical_p, StepField::repetition_penalty}) {
-    plan.floats(one)[0] = 1.0f;
-  }
-}
-
 // The prompt in block 2, one sampled row in slot 1.
 StepPlan prompt_plan() {
   StepPlan plan;
@@ -34,7 +27,6 @@ StepPlan prompt_plan() {
   plan.ints(StepField::logit_rows)[0] = 2;
   plan.ints(StepField::sample_slot)[0] = 1;
   plan.ints(StepField::sample_pos)[0] = 3;
-  draw_plainly(plan);
   plan.block_row(0, 0)[0] = 2;
   return plan;
 }
@@ -50,7 +42,6 @@ StepPlan next_plan(int32_t block, int32_t slot) {
   plan.ints(StepField::context_len)[0] = 4;
   plan.ints(StepField::sample_slot)[0] = slot;
   plan.ints(StepField::sample_pos)[0] = 4;
-  draw_plainly(plan);
   plan.block_row(0, 0)[0] = block;
   return plan;
 }
