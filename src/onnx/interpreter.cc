@@ -9,144 +9,32 @@
 namespace headrace::onnx {
 namespace {
 
-constexpr int kMaxDepth = 64;  // graphs and functions within each other
-
-// The names of one graph or function body, and what surrounds it.
-struct Scope {
-  const Scope* outer = nullptr;
-  std::map<std::string, Value, std::less<>> values;
-
-  const Value* find(std::string_view name) const {
-    for (const Scope* scope = this; scope != nullptr; scope = scope->outer) {
-      const auto found = scope->values.find(name);
-      if (found != scope->values.end()) return &found->second;
-    }
-    return nullptr;
-  }
+// Where a value stands: slot `slot` of the body itself, of the one around it (up 1), and so on. slot -1: left out.
+struct Place {
+  int up = 0, slot = -1;
 };
 
-class Run {
- public:
-  explicit Run(const Model& model) : model_(model) {}
-
-  Status run_nodes(std::span<const Node> nodes, const std::map<std::string, int64_t>& opsets, std::span<const std::string> kept, Scope& scope,
-                   int depth);
-  Result<std::vector<Value>> run_graph(const Graph& graph, std::vector<Value> inputs, const std::map<std::string, int64_t>& opsets,
-                                       const Scope* outer, int depth);
-
- private:
-  Result<std::vector<Value>> run_node(const Node& node, const std::map<std::string, int64_t>& opsets, std::span<const Value> inputs,
-                                      const Scope& scope, int depth);
-  Result<std::vector<Value>> run_function(const Function& function, const Node& call, std::span<const Value> inputs, int depth);
-  const Function* find_function(const Node& node) const;
-
-  const Model& model_;
+// A graph or a function's body, made ready.
+struct Body {
+  struct Step {
+    const Node* node = nullptr;
+    size_t index = 0;  // of the node, for errors
+    int64_t opset = 0;
+    const OpRow* row = nullptr;      // or
+    std::unique_ptr<Body> function;  // the function's body, its attributes bound
+    std::vector<Place> inputs;
+    std::vector<int> outputs;  // slots; -1: nobody reads it
+    std::vector<int> ends;     // slots of this body whose last reader this is
+    std::vector<std::pair<const Graph*, std::unique_ptr<Body>>> graphs;  // those that the node's attributes hold
+  };
+  std::vector<Node> nodes;  // of a function: its own copies
+  int num_slots = 0;
+  std::vector<int> inputs;                            // slots
+  std::vector<std::pair<int, Tensor>> initializers;   // by slot
+  std::vector<Step> steps;
+  std::vector<Place> outputs;
+  std::vector<std::string> output_names;
 };
-
-class Subgraphs final : public GraphRunner {
- public:
-  Subgraphs(Run& run, const std::map<std::string, int64_t>& opsets, const Scope& scope, int depth)
-      : run_(run), opsets_(opsets), scope_(scope), depth_(depth) {}
-  Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
-    return run_.run_graph(graph, std::move(inputs), opsets_, &scope_, depth_ + 1);
-  }
-
- private:
-  Run& run_;
-  const std::map<std::string, int64_t>& opsets_;
-  const Scope& scope_;
-  const int depth_;
-};
-
-// Every name that a graph or the graphs inside it read.
-void list_reads(std::span<const Node> nodes, std::vector<std::string>& names) {
-  for (const Node& node : nodes) {
-    names.insert(names.end(), node.inputs.begin(), node.inputs.end());
-    for (const auto& [name, attribute] : node.attributes) {
-      for (const auto& graph : attribute.graphs) {
-        list_reads(graph->nodes, names);
-        for (const ValueInfo& output : graph->outputs) names.push_back(output.name);
-      }
-    }
-  }
-}
-
-Status Run::run_nodes(std::span<const Node> nodes, const std::map<std::string, int64_t>& opsets, std::span<const std::string> kept,
-                      Scope& scope, int depth) {
-  if (depth > kMaxDepth) return make_status(Code::resource_exhausted, "graphs and functions deeper than {}", kMaxDepth);
-  // The last node that reads each name: behind it the value goes.
-  std::map<std::string, size_t, std::less<>> last_read;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    std::vector<std::string> names;
-    list_reads(nodes.subspan(i, 1), names);
-    for (const std::string& name : names) last_read[name] = i;
-  }
-  for (const std::string& name : kept) last_read[name] = nodes.size();
-  std::vector<std::vector<std::string>> ends(nodes.size());
-  for (const auto& [name, index] : last_read) {
-    if (index < nodes.size()) ends[index].push_back(name);
-  }
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const Node& node = nodes[i];
-    std::vector<Value> inputs;
-    for (const std::string& name : node.inputs) {
-      const Value* value = name.empty() ? nullptr : scope.find(name);
-      if (value == nullptr && !name.empty()) return make_status(Code::malformed, "{}: no value \"{}\"", node.describe(i), name);
-      inputs.push_back(value == nullptr ? Value() : *value);
-    }
-    auto outputs = run_node(node, opsets, inputs, scope, depth);
-    if (!outputs) return outputs.error().with_context(node.describe(i));
-    for (size_t k = 0; k < node.outputs.size(); ++k) {
-      if (!node.outputs[k].empty() && last_read.contains(node.outputs[k])) scope.values[node.outputs[k]] = std::move((*outputs)[k]);
-    }
-    for (const std::string& name : ends[i]) scope.values.erase(name);
-  }
-  return {};
-}
-
-Result<std::vector<Value>> Run::run_graph(const Graph& graph, std::vector<Value> inputs, const std::map<std::string, int64_t>& opsets,
-                                          const Scope* outer, int depth) {
-  Scope scope{outer, {}};
-  for (const auto& [name, tensor] : graph.initializers) scope.values[name] = tensor;
-  if (inputs.size() > graph.inputs.size()) {
-    return error(Code::malformed, "graph {}: {} inputs given, it has {}", graph.name, inputs.size(), graph.inputs.size());
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].has_value()) scope.values[graph.inputs[i].name] = std::move(inputs[i]);
-  }
-  std::vector<std::string> kept;
-  for (const ValueInfo& output : graph.outputs) kept.push_back(output.name);
-  HR_RETURN_IF_ERROR(run_nodes(graph.nodes, opsets, kept, scope, depth));
-  std::vector<Value> outputs;
-  for (const std::string& name : kept) {
-    const Value* value = scope.find(name);
-    if (value == nullptr) return error(Code::malformed, "graph {}: no value for output \"{}\"", graph.name, name);
-    outputs.push_back(*value);
-  }
-  return outputs;
-}
-
-const Function* Run::find_function(const Node& node) const {
-  const auto found = std::ranges::find_if(model_.functions, [&](const Function& function) {
-    return function.name == node.op && function.domain == node.domain && function.overload == node.overload;
-  });
-  return found == model_.functions.end() ? nullptr : &*found;
-}
-
-Result<std::vector<Value>> Run::run_node(const Node& node, const std::map<std::string, int64_t>& opsets, std::span<const Value> inputs,
-                                         const Scope& scope, int depth) {
-  if (const Function* function = find_function(node)) return run_function(*function, node, inputs, depth);
-  const auto opset = opsets.find(node.domain);
-  const OpRow* row = opset == opsets.end() || !node.domain.empty() ? nullptr : find_op(node.op, opset->second);
-  if (row == nullptr) {
-    return error(Code::unsupported, "no operator {}{}{}{}", node.domain, node.domain.empty() ? "" : ".", node.op,
-                 opset == opsets.end() ? ", whose domain the model does not import" : fmt::format(" in opset {}", opset->second));
-  }
-  Subgraphs graphs(*this, opsets, scope, depth);
-  OpContext context(node, opset->second, inputs, graphs);
-  HR_RETURN_IF_ERROR(row->run(context));
-  return context.take_outputs();
-}
 
 // The attributes of a function's body that refer to the function's own get the call's values, or the defaults; those that have neither go.
 std::vector<Node> bind_attributes(std::span<const Node> nodes, const std::map<std::string, Attribute>& given) {
@@ -173,22 +61,244 @@ std::vector<Node> bind_attributes(std::span<const Node> nodes, const std::map<st
   return bound;
 }
 
-Result<std::vector<Value>> Run::run_function(const Function& function, const Node& call, std::span<const Value> inputs, int depth) {
+// The names of a body while it is prepared, and those around it.
+class Names {
+ public:
+  explicit Names(const Names* outer) : outer_(outer) {}
+  int define(const std::string& name) { return slots_[name] = next_++; }
+  int size() const { return next_; }
+  Place find(const std::string& name) const {
+    int up = 0;
+    for (const Names* names = this; names != nullptr; names = names->outer_, ++up) {
+      const auto found = names->slots_.find(name);
+      if (found != names->slots_.end()) return {up, found->second};
+    }
+    return {};
+  }
+
+ private:
+  const Names* outer_;
+  std::map<std::string, int> slots_;
+  int next_ = 0;
+};
+
+class Preparation {
+ public:
+  explicit Preparation(const Model& model) : model_(model) {}
+
+  Status graph(const Graph& graph, const std::map<std::string, int64_t>& opsets, const Names* outer, int depth, Body& body);
+
+ private:
+  Status steps(std::span<const Node> nodes, const std::map<std::string, int64_t>& opsets, Names& names, int depth, Body& body);
+  Status step(const Node& node, size_t index, const std::map<std::string, int64_t>& opsets, Names& names, int depth, Body::Step& step);
+  Status function(const Function& function, const Node& call, int depth, Body& body);
+  Status outputs(std::span<const std::string> wanted, const Names& names, Body& body);
+  const Function* find_function(const Node& node) const;
+
+  const Model& model_;
+  int64_t num_nodes_ = 0;
+};
+
+Status Preparation::graph(const Graph& graph, const std::map<std::string, int64_t>& opsets, const Names* outer, int depth, Body& body) {
+  Names names(outer);
+  for (const ValueInfo& input : graph.inputs) body.inputs.push_back(names.define(input.name));
+  for (const auto& [name, tensor] : graph.initializers) {
+    const Place own = names.find(name);  // an input's default
+    body.initializers.emplace_back(own.slot >= 0 && own.up == 0 ? own.slot : names.define(name), tensor);
+  }
+  HR_RETURN_IF_ERROR(steps(graph.nodes, opsets, names, depth, body));
+  std::vector<std::string> wanted;
+  for (const ValueInfo& output : graph.outputs) wanted.push_back(output.name);
+  return outputs(wanted, names, body);
+}
+
+// Attributes that a function's nodes refer to get the call's values, or the defaults.
+Status Preparation::function(const Function& function, const Node& call, int depth, Body& body) {
   std::map<std::string, Attribute> given = function.defaults;
   for (const auto& [name, attribute] : call.attributes) given[name] = attribute;
-  Scope scope;
-  if (inputs.size() > function.inputs.size()) {
-    return error(Code::malformed, "function {}: {} inputs given, it has {}", function.name, inputs.size(), function.inputs.size());
+  if (call.inputs.size() > function.inputs.size() || call.outputs.size() > function.outputs.size()) {
+    return make_status(Code::malformed, "function {}: {} inputs and {} outputs asked for, it has {} and {}", function.name, call.inputs.size(),
+                       call.outputs.size(), function.inputs.size(), function.outputs.size());
   }
-  for (size_t i = 0; i < function.inputs.size(); ++i) scope.values[function.inputs[i]] = i < inputs.size() ? inputs[i] : Value();
-  HR_RETURN_IF_ERROR(run_nodes(bind_attributes(function.nodes, given), function.opsets, function.outputs, scope, depth + 1));
+  body.nodes = bind_attributes(function.nodes, given);
+  Names names(nullptr);
+  for (const std::string& input : function.inputs) body.inputs.push_back(names.define(input));
+  HR_RETURN_IF_ERROR(steps(body.nodes, function.opsets, names, depth, body));
+  return outputs(function.outputs, names, body);
+}
+
+Status Preparation::steps(std::span<const Node> nodes, const std::map<std::string, int64_t>& opsets, Names& names, int depth, Body& body) {
+  if (depth > Interpreter::kMaxDepth) {
+    return make_status(Code::resource_exhausted, "graphs and functions deeper than {}", Interpreter::kMaxDepth);
+  }
+  num_nodes_ += static_cast<int64_t>(nodes.size());
+  if (num_nodes_ > Interpreter::kMaxNodes) {
+    return make_status(Code::resource_exhausted, "functions expand to more than {} nodes", Interpreter::kMaxNodes);
+  }
+  body.steps.resize(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    Status status = step(nodes[i], i, opsets, names, depth, body.steps[i]);
+    if (!status.ok()) return status.with_context(nodes[i].describe(i));
+  }
+  return {};
+}
+
+Status Preparation::step(const Node& node, size_t index, const std::map<std::string, int64_t>& opsets, Names& names, int depth,
+                         Body::Step& step) {
+  step.node = &node;
+  step.index = index;
+  for (const std::string& name : node.inputs) {
+    const Place place = name.empty() ? Place() : names.find(name);
+    if (place.slot < 0 && !name.empty()) return make_status(Code::malformed, "no value \"{}\"", name);
+    step.inputs.push_back(place);
+  }
+  const auto opset = opsets.find(node.domain);
+  if (const Function* called = find_function(node)) {
+    step.function = std::make_unique<Body>();
+    HR_RETURN_IF_ERROR(function(*called, node, depth + 1, *step.function));
+  } else {
+    step.opset = opset == opsets.end() ? 0 : opset->second;
+    step.row = opset == opsets.end() || !node.domain.empty() ? nullptr : find_op(node.op, opset->second);
+    if (step.row == nullptr) {
+      return make_status(Code::unsupported, "no operator {}{}{}{}", node.domain, node.domain.empty() ? "" : ".", node.op,
+                         opset == opsets.end() ? ", whose domain the model does not import" : fmt::format(" in opset {}", opset->second));
+    }
+    for (const auto& [name, attribute] : node.attributes) {
+      for (const auto& inner : attribute.graphs) {
+        step.graphs.emplace_back(inner.get(), std::make_unique<Body>());
+        HR_RETURN_IF_ERROR(graph(*inner, opsets, &names, depth + 1, *step.graphs.back().second));
+      }
+    }
+  }
+  for (const std::string& name : node.outputs) step.outputs.push_back(name.empty() ? -1 : names.define(name));
+  return {};
+}
+
+// The slots of the body `up` levels above that a body reads.
+void list_reads(const Body& body, int up, std::vector<int>& slots) {
+  const auto add = [&](const Place& place) {
+    if (place.slot >= 0 && place.up == up) slots.push_back(place.slot);
+  };
+  for (const Body::Step& step : body.steps) {
+    for (const Place& input : step.inputs) add(input);
+    for (const auto& [graph, inner] : step.graphs) list_reads(*inner, up + 1, slots);
+  }
+  for (const Place& output : body.outputs) add(output);
+}
+
+Status Preparation::outputs(std::span<const std::string> wanted, const Names& names, Body& body) {
+  for (const std::string& name : wanted) {
+    const Place place = names.find(name);
+    if (place.slot < 0) return make_status(Code::malformed, "no value for output \"{}\"", name);
+    body.outputs.push_back(place);
+    body.output_names.push_back(name);
+  }
+  body.num_slots = names.size();
+  std::vector<int> last_reader(static_cast<size_t>(body.num_slots), -1);
+  for (size_t i = 0; i < body.steps.size(); ++i) {
+    std::vector<int> slots;
+    for (const Place& input : body.steps[i].inputs) {
+      if (input.slot >= 0 && input.up == 0) slots.push_back(input.slot);
+    }
+    for (const auto& [graph, inner] : body.steps[i].graphs) list_reads(*inner, 1, slots);
+    for (const int slot : slots) last_reader[static_cast<size_t>(slot)] = static_cast<int>(i);
+  }
+  for (const Place& output : body.outputs) {
+    if (output.up == 0) last_reader[static_cast<size_t>(output.slot)] = static_cast<int>(body.steps.size());
+  }
+  for (Body::Step& step : body.steps) {
+    for (int& slot : step.outputs) {
+      if (slot >= 0 && last_reader[static_cast<size_t>(slot)] < 0) slot = -1;
+    }
+  }
+  for (int slot = 0; slot < body.num_slots; ++slot) {
+    const int reader = last_reader[static_cast<size_t>(slot)];
+    if (reader >= 0 && reader < static_cast<int>(body.steps.size())) body.steps[static_cast<size_t>(reader)].ends.push_back(slot);
+  }
+  return {};
+}
+
+const Function* Preparation::find_function(const Node& node) const {
+  const auto found = std::ranges::find_if(model_.functions, [&](const Function& function) {
+    return function.name == node.op && function.domain == node.domain && function.overload == node.overload;
+  });
+  return found == model_.functions.end() ? nullptr : &*found;
+}
+
+// ---- running
+
+struct Frame {
+  const Frame* outer = nullptr;
+  std::vector<Value> slots;
+
+  const Value& at(const Place& place) const {
+    const Frame* frame = this;
+    for (int up = 0; up < place.up; ++up) frame = frame->outer;
+    return frame->slots[static_cast<size_t>(place.slot)];
+  }
+};
+
+// One run() of a model.
+class Run {
+ public:
+  explicit Run(int64_t max_node_runs) : left_(max_node_runs), bounded_(max_node_runs > 0) {}
+  Result<std::vector<Value>> body(const Body& body, std::vector<Value> inputs, const Frame* outer);
+
+ private:
+  Result<std::vector<Value>> step(const Body::Step& step, const Frame& frame);
+
+  int64_t left_;
+  const bool bounded_;
+};
+
+// What an operator that holds graphs runs them with.
+class StepGraphs final : public GraphRunner {
+ public:
+  StepGraphs(Run& run, const Body::Step& step, const Frame& frame) : run_(run), step_(step), frame_(frame) {}
+  Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
+    for (const auto& [known, body] : step_.graphs) {
+      if (known == &graph) return run_.body(*body, std::move(inputs), &frame_);
+    }
+    return error(Code::internal, "a graph that is no attribute of the node");
+  }
+
+ private:
+  Run& run_;
+  const Body::Step& step_;
+  const Frame& frame_;
+};
+
+Result<std::vector<Value>> Run::body(const Body& body, std::vector<Value> inputs, const Frame* outer) {
+  Frame frame{outer, std::vector<Value>(static_cast<size_t>(body.num_slots))};
+  for (const auto& [slot, tensor] : body.initializers) frame.slots[static_cast<size_t>(slot)] = tensor;
+  if (inputs.size() > body.inputs.size()) {
+    return error(Code::malformed, "a graph of {} inputs is given {}", body.inputs.size(), inputs.size());
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].has_value()) frame.slots[static_cast<size_t>(body.inputs[i])] = std::move(inputs[i]);
+  }
+  for (const Body::Step& one : body.steps) {
+    auto outputs = step(one, frame);
+    if (!outputs) return tl::unexpected(outputs.error().with_context(one.node->describe(one.index)));
+    for (size_t i = 0; i < one.outputs.size(); ++i) {
+      if (one.outputs[i] >= 0) frame.slots[static_cast<size_t>(one.outputs[i])] = std::move((*outputs)[i]);
+    }
+    for (const int slot : one.ends) frame.slots[static_cast<size_t>(slot)] = Value();
+  }
   std::vector<Value> outputs;
-  for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const Value* value = i < function.outputs.size() ? scope.find(function.outputs[i]) : nullptr;
-    if (value == nullptr) return error(Code::malformed, "function {}: no value for output {}", function.name, i);
-    outputs.push_back(*value);
-  }
+  for (const Place& place : body.outputs) outputs.push_back(frame.at(place));
   return outputs;
+}
+
+Result<std::vector<Value>> Run::step(const Body::Step& step, const Frame& frame) {
+  if (bounded_ && --left_ < 0) return error(Code::resource_exhausted, "the run has more calls of operators than were allowed");
+  std::vector<Value> inputs;
+  for (const Place& place : step.inputs) inputs.push_back(place.slot < 0 ? Value() : frame.at(place));
+  if (step.function) return body(*step.function, std::move(inputs), nullptr);
+  StepGraphs graphs(*this, step, frame);
+  OpContext context(*step.node, step.opset, inputs, graphs);
+  HR_RETURN_IF_ERROR(step.row->run(context));
+  return context.take_outputs();
 }
 
 Status check_input(const ValueInfo& wanted, const Value& got) {
@@ -214,24 +324,52 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
 
 }  // namespace
 
-Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs) {
+struct Interpreter::Prepared {
+  std::shared_ptr<const Model> model;
+  InterpreterOptions options;
+  Body body;
+};
+
+Interpreter::Interpreter(std::unique_ptr<Prepared> prepared) : prepared_(std::move(prepared)) {}
+Interpreter::~Interpreter() = default;
+Interpreter::Interpreter(Interpreter&&) noexcept = default;
+Interpreter& Interpreter::operator=(Interpreter&&) noexcept = default;
+
+const Model& Interpreter::model() const { return *prepared_->model; }
+
+Result<Interpreter> Interpreter::make(std::shared_ptr<const Model> model, const InterpreterOptions& options) {
+  auto prepared = std::make_unique<Prepared>();
+  prepared->model = std::move(model);
+  prepared->options = options;
+  HR_RETURN_IF_ERROR(Preparation(*prepared->model).graph(prepared->model->graph, prepared->model->opsets, nullptr, 0, prepared->body));
+  return Interpreter(std::move(prepared));
+}
+
+Result<std::map<std::string, Value>> Interpreter::run(const std::map<std::string, Value>& inputs) const {
+  const Graph& graph = prepared_->model->graph;
   std::vector<Value> bound;
-  for (const ValueInfo& input : model.graph.inputs) {
+  for (const ValueInfo& input : graph.inputs) {
     const auto found = inputs.find(input.name);
-    if (found == inputs.end() && !model.graph.initializers.contains(input.name)) {
+    if (found == inputs.end() && !graph.initializers.contains(input.name)) {
       return error(Code::invalid_argument, "input {}: not given", input.name);
     }
     if (found != inputs.end()) HR_RETURN_IF_ERROR(check_input(input, found->second));
     bound.push_back(found == inputs.end() ? Value() : found->second);
   }
   for (const auto& [name, value] : inputs) {
-    const bool known = std::ranges::find(model.graph.inputs, name, &ValueInfo::name) != model.graph.inputs.end();
+    const bool known = std::ranges::find(graph.inputs, name, &ValueInfo::name) != graph.inputs.end();
     if (!known) return error(Code::invalid_argument, "input {}: the model has none of that name", name);
   }
-  HR_ASSIGN_OR_RETURN(std::vector<Value> results, Run(model).run_graph(model.graph, std::move(bound), model.opsets, nullptr, 0));
+  HR_ASSIGN_OR_RETURN(std::vector<Value> results, Run(prepared_->options.max_node_runs).body(prepared_->body, std::move(bound), nullptr));
   std::map<std::string, Value> outputs;
-  for (size_t i = 0; i < results.size(); ++i) outputs[model.graph.outputs[i].name] = std::move(results[i]);
+  for (size_t i = 0; i < results.size(); ++i) outputs[graph.outputs[i].name] = std::move(results[i]);
   return outputs;
+}
+
+Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs) {
+  const std::shared_ptr<const Model> borrowed(std::shared_ptr<void>(), &model);
+  HR_ASSIGN_OR_RETURN(const Interpreter interpreter, Interpreter::make(borrowed));
+  return interpreter.run(inputs);
 }
 
 }  // namespace headrace::onnx
