@@ -288,10 +288,10 @@ Status bench_command(const std::vector<std::string>& args) {
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};
   HR_RETURN_IF_ERROR(check_mode(options));
+  // All requests are there at once: it is throughput that is asked for, unless the caller says otherwise.
+  if (!options.given("--target-tpot-ms")) bench.model.serving.config.target_tpot_ms = 0;
   if (!requests.file.empty()) {
     requests.json = bench.json;
-    // All is there at once: it is throughput that is asked for, unless the caller says otherwise.
-    if (!options.given("--target-tpot-ms")) bench.model.serving.config.target_tpot_ms = 0;
     return bench_requests(requests, std::move(bench.model));
   }
   engine::EngineConfig& config = bench.model.serving.config;

@@ -334,6 +334,8 @@ Status bench_requests(const RequestsBench& bench, ModelOptions model) {
     return make_status(Code::invalid_argument, "--max-context {}: the longest request of {} has {} tokens", config.max_context,
                        bench.file, longest);
   }
+  constexpr int64_t kDefaultContext = 8192;  // of --max-context 0, at most
+  if (longest > kDefaultContext) config.max_context = longest;
   config.max_queue = std::max<int64_t>(config.max_queue, static_cast<int64_t>(count));
   const InterruptGuard guard(InterruptGuard::Mode::once);
   Outcome out;

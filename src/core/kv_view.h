@@ -10,6 +10,9 @@
 namespace headrace {
 
 inline constexpr int kKvBlockTokens = 16;
+constexpr int32_t kv_blocks_for(int64_t tokens) { return static_cast<int32_t>((tokens + kKvBlockTokens - 1) / kKvBlockTokens); }
+// The most blocks that a sequence holds in a group with a window when up to `tokens` of it are under way: both ends may be cut.
+constexpr int32_t kv_window_blocks(int32_t window, int64_t tokens) { return kv_blocks_for(window + tokens) + 1; }
 
 enum class KvKind : uint8_t { self, cross, latent, state };
 

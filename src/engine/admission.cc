@@ -8,17 +8,22 @@ namespace headrace::engine {
 SchedulerLimits scheduler_limits(const EngineConfig& config, const runtime::RunnerLimits& runner) {
   int64_t budget = config.max_batched_tokens;
   if (runner.embedding_size > 0) budget = std::max<int64_t>(budget, runner.max_context);  // texts are not cut into chunks
-  const auto max_seqs = static_cast<int32_t>(std::min<int64_t>(config.max_seqs, runner.max_seqs));
+  budget = std::min<int64_t>(budget, runner.max_tokens);
+  const auto max_seqs = static_cast<int32_t>(std::min({config.max_seqs, int64_t{runner.max_seqs}, budget}));
   return {.max_seqs = max_seqs,
-          .max_batched_tokens = static_cast<int32_t>(std::min<int64_t>(budget, runner.max_tokens)),
+          .max_batched_tokens = static_cast<int32_t>(budget),
           .max_scored_tokens = std::max(0, runner.max_logit_rows - max_seqs)};
+}
+
+int32_t max_uncommitted(const SchedulerLimits& scheduler, const runtime::RunnerLimits& runner) {
+  return scheduler.max_batched_tokens * (runner.pipeline_depth + 1);
 }
 
 Admission::Admission(const runtime::RunnerLimits& runner, const SchedulerLimits& scheduler, std::span<const int32_t> eos_ids)
     : runner_(runner),
       scheduler_(scheduler),
       eos_ids_(eos_ids.begin(), eos_ids.end()),
-      pool_(runner_.groups, scheduler.max_batched_tokens) {}
+      pool_(runner_.groups, max_uncommitted(scheduler, runner)) {}
 
 Status Admission::check(Request& request) const {
   HR_RETURN_IF_ERROR(check_kind(request));

@@ -17,6 +17,9 @@ namespace headrace::engine {
 // What the scheduler may plan for this runner.
 SchedulerLimits scheduler_limits(const EngineConfig& config, const runtime::RunnerLimits& runner);
 
+// So many tokens of a sequence may be under way: its chunks in all steps that the runner takes before a result.
+int32_t max_uncommitted(const SchedulerLimits& scheduler, const runtime::RunnerLimits& runner);
+
 class Admission {
  public:
   Admission(const runtime::RunnerLimits& runner, const SchedulerLimits& scheduler, std::span<const int32_t> eos_ids);

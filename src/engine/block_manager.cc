@@ -67,8 +67,8 @@ Status BlockPool::check(std::span<const int32_t> counted) const {
   return {};
 }
 
-BlockManager::BlockManager(std::span<const runtime::KvGroupInfo> groups, int32_t max_step_tokens, PrefixCache::Hash hash)
-    : max_step_tokens_(max_step_tokens), cache_(static_cast<int>(groups.size()), hash), node_blocks_(groups.size()) {
+BlockManager::BlockManager(std::span<const runtime::KvGroupInfo> groups, int32_t max_uncommitted, PrefixCache::Hash hash)
+    : max_uncommitted_(max_uncommitted), cache_(static_cast<int>(groups.size()), hash), node_blocks_(groups.size()) {
   for (const runtime::KvGroupInfo& group : groups) {
     pools_.push_back({.pool = BlockPool(group.num_blocks), .window = group.spec.window});
     pools_.back().stamps.resize(static_cast<size_t>(group.num_blocks));
@@ -88,8 +88,8 @@ int32_t BlockManager::num_available(const Group& group) const {
 
 // The most blocks that a sequence of `num_tokens` holds at once from now on, when `num_computed` of them are computed.
 int32_t BlockManager::blocks_wanted(const Group& group, int32_t num_tokens, int32_t num_computed) const {
-  const int32_t live = blocks_for(num_tokens) - first_live_block(group, num_computed);
-  return group.window == 0 ? live : std::min(live, blocks_for(group.window + max_step_tokens_) + 1);
+  const int32_t live = kv_blocks_for(num_tokens) - first_live_block(group, num_computed);
+  return group.window == 0 ? live : std::min(live, kv_window_blocks(group.window, max_uncommitted_));
 }
 
 int32_t BlockManager::num_held(int group, const Sequence& sequence) const {
@@ -260,7 +260,7 @@ void BlockManager::take_copies(std::vector<BlockCopy>& copies) {
 }
 
 bool BlockManager::grow(Sequence& sequence, int32_t num_tokens) {
-  const size_t wanted = static_cast<size_t>(blocks_for(num_tokens));
+  const size_t wanted = static_cast<size_t>(kv_blocks_for(num_tokens));
   for (size_t g = 0; g < pools_.size(); ++g) {
     const size_t held = sequence.block_tables[g].size();
     if (wanted > held && wanted - held > static_cast<size_t>(num_available(pools_[g]))) return false;
@@ -331,6 +331,9 @@ void BlockManager::free(Sequence& sequence) {
     for (size_t i = table.size(); i-- > 0 && table[i] != 0;) {
       release(static_cast<int>(g), table[i], i < sequence.cache_nodes.size() ? sequence.cache_nodes[i] : PrefixCache::kNoNode);
     }
+    std::erase_if(copies_, [&](const BlockCopy& copy) {
+      return copy.group == static_cast<int32_t>(g) && pools_[g].pool.references(copy.to) == 0;
+    });
     table.clear();
   }
   while (!sequence.cache_nodes.empty()) {

@@ -20,8 +20,6 @@
 
 namespace headrace::engine {
 
-constexpr int32_t blocks_for(int32_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
-
 // Keys and values of a group's block `from`, in all its layers, are to stand in `to` as well.
 struct BlockCopy {
   int32_t group = 0, from = 0, to = 0;
@@ -47,13 +45,14 @@ class BlockPool {
 
 class BlockManager {
  public:
-  // `max_step_tokens`: by so many tokens a sequence advances at most before what it computed is committed.
-  BlockManager(std::span<const runtime::KvGroupInfo> groups, int32_t max_step_tokens, PrefixCache::Hash hash = PrefixCache::chain_hash);
+  // `max_uncommitted`: so many tokens of a sequence are computed at most and not yet committed: those of all steps in flight.
+  BlockManager(std::span<const runtime::KvGroupInfo> groups, int32_t max_uncommitted, PrefixCache::Hash hash = PrefixCache::chain_hash);
 
   int num_groups() const { return static_cast<int>(pools_.size()); }
   // The most tokens that one sequence can have.
   int64_t capacity_tokens() const;
-  // Whether `count` sequences of `num_tokens`, of which they share the first `num_shared`, fit into the empty pools.
+  // Whether `count` sequences of `num_tokens`, of which they share the first `num_shared`, fit into the empty pools, and a block more
+  // for each but one: so much has_room_for() wants.
   bool can_hold(int32_t count, int32_t num_tokens, int32_t num_shared) const;
   // Whether all tokens of `sequence` fit beside those of `running` and one block more for each of these, cached blocks given up.
   bool has_room_for(const Sequence& sequence, std::span<const SequencePtr> running) const;
@@ -62,7 +61,8 @@ class BlockManager {
   // they reach. At least one token is left to compute.
   void attach_prefix(Sequence& sequence, int32_t max_tokens);
   // Gives a waiting sequence what `parent`, whose ids begin alike, holds of the first `num_tokens` committed tokens: full blocks are
-  // shared, the rest of the last one is copied (take_copies). False, with nothing changed, when that cannot be.
+  // shared, the rest of the last one is copied (take_copies; free() takes the copy back). False, with nothing changed, when that cannot
+  // be.
   bool fork(const Sequence& parent, Sequence& child, int32_t num_tokens);
   // The copies that the next step must begin with; the list here is empty then.
   void take_copies(std::vector<BlockCopy>& copies);
@@ -117,7 +117,7 @@ class BlockManager {
   bool cache_block(Sequence& sequence);
   void release_behind_window(Sequence& sequence);
 
-  const int32_t max_step_tokens_;
+  const int32_t max_uncommitted_;
   std::vector<Group> pools_;
   PrefixCache cache_;
   std::vector<BlockCopy> copies_;

@@ -43,7 +43,7 @@ class Engine::Impl {
         eos_ids_(std::move(eos_ids)),
         scheduler_limits_(scheduler_limits(config, limits_)),
         admission_(limits_, scheduler_limits_, eos_ids_),
-        blocks_(limits_.groups, scheduler_limits_.max_batched_tokens),
+        blocks_(limits_.groups, max_uncommitted(scheduler_limits_, limits_)),
         scheduler_(blocks_, scheduler_limits_),
         pace_(static_cast<double>(config.target_tpot_ms) * 1e-3),
         pipeline_(static_cast<size_t>(limits_.pipeline_depth) + 1) {
@@ -53,7 +53,7 @@ class Engine::Impl {
   }
 
   Result<RequestId> submit(Request request, std::shared_ptr<EventSink> sink);
-  void abort(RequestId id, int32_t choice);
+  void abort(RequestId id, int32_t choice, FinishReason reason);
   void clear_prefix_cache();
   void shutdown();
 
@@ -82,6 +82,7 @@ class Engine::Impl {
   struct Abort {
     RequestId id;
     int32_t choice;
+    FinishReason reason;
   };
 
   void run();
@@ -176,9 +177,9 @@ Result<RequestId> Engine::Impl::submit(Request request, std::shared_ptr<EventSin
   return state->id;
 }
 
-void Engine::Impl::abort(RequestId id, int32_t choice) {
+void Engine::Impl::abort(RequestId id, int32_t choice, FinishReason reason) {
   const std::lock_guard lock(mutex_);
-  aborts_.push_back({id, choice});
+  aborts_.push_back({id, choice, reason});
   mail_.notify_one();
 }
 
@@ -236,7 +237,7 @@ bool Engine::Impl::take_mail() {
   }
   for (const Abort& abort : new_aborts_) {
     const auto found = requests_.find(abort.id);
-    if (found != requests_.end()) end_choices(*found->second, abort.choice, FinishReason::abort);
+    if (found != requests_.end()) end_choices(*found->second, abort.choice, abort.reason);
   }
   new_requests_.clear();
   new_aborts_.clear();
@@ -297,6 +298,7 @@ void Engine::Impl::note_scheduled(std::span<const ScheduledSequence> rows, TimeP
     --stats_.requests_waiting;
     ++stats_.requests_running;
     stats_.prompt_tokens += static_cast<uint64_t>(request.timing.prompt_tokens);
+    if (row.sequence->num_prompt_logprobs >= 0) continue;  // whose prompt is not looked up
     stats_.prefix_query_tokens += static_cast<uint64_t>(request.timing.prompt_tokens);
     stats_.prefix_hit_tokens += static_cast<uint64_t>(request.timing.cached_tokens);
   }
@@ -515,7 +517,8 @@ void Engine::Impl::end_choice(RequestState& request, Event event) {
   --request.num_unfinished;
   event.last = request.num_unfinished == 0;
   event.timing = request.timing;
-  const FinishReason reason = event.finish;
+  request.outcome = std::max(request.outcome, event.finish);
+  const FinishReason reason = request.outcome;
   if (!event.last) return request.sink->on_event(std::move(event));
   const RequestPtr keep = requests_.at(request.id);
   requests_.erase(request.id);
@@ -634,7 +637,8 @@ Engine::~Engine() { shutdown(); }
 Result<RequestId> Engine::submit(Request request, std::shared_ptr<EventSink> sink) {
   return impl_->submit(std::move(request), std::move(sink));
 }
-void Engine::abort(RequestId id, int32_t choice) { impl_->abort(id, choice); }
+void Engine::abort(RequestId id, int32_t choice) { impl_->abort(id, choice, FinishReason::abort); }
+void Engine::stop(RequestId id, int32_t choice) { impl_->abort(id, choice, FinishReason::stop); }
 void Engine::clear_prefix_cache() { impl_->clear_prefix_cache(); }
 EngineStats Engine::stats() const { return impl_->stats(); }
 const runtime::RunnerLimits& Engine::limits() const { return impl_->limits(); }

@@ -16,6 +16,7 @@ namespace headrace::engine {
 
 struct EngineStats {
   uint64_t requests_waiting = 0, requests_running = 0;
+  // A request of which some choice was aborted, or failed, counts as that.
   uint64_t requests_finished = 0, requests_aborted = 0, requests_failed = 0, requests_rejected = 0;
   uint64_t prompt_tokens = 0, generation_tokens = 0, preemptions = 0, steps = 0;
   // Over all groups, block 0 of each left out. Used: by running sequences or the prefix cache; cached: of the used ones,
@@ -45,12 +46,14 @@ class Engine {
   // A request with the same prompt, sampling and seed gives the same tokens whatever else runs.
   // Errors: invalid_argument (empty prompt, an id outside the vocabulary, a parameter out of range, two that have no meaning
   // together, prompt + 1 or a text to embed over the context: the message says both lengths), unsupported (a kind of request that the
-  // model does not answer), resource_exhausted (queue full, or more KV than the whole pool), unavailable (shutting down, the device is
+  // model does not answer, prompt_logprobs where the runner has no rows for them), resource_exhausted (queue full, or more KV than the whole pool), unavailable (shutting down, the device is
   // lost, or the deadline has passed). max_tokens is cut to what the context has left.
   Result<RequestId> submit(Request request, std::shared_ptr<EventSink> sink);
   // The request, or one choice of it, ends with FinishReason::abort at the next step boundary. Unknown ids are ignored.
   static constexpr int32_t kAllChoices = -1;
   void abort(RequestId id, int32_t choice = kAllChoices);
+  // The same for a choice whose end its reader has found, such as a stop string: it ends with FinishReason::stop.
+  void stop(RequestId id, int32_t choice);
 
   // At the next step boundary the cached prefixes that no sequence uses are forgotten.
   void clear_prefix_cache();

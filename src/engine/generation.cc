@@ -108,7 +108,7 @@ Result<TextDelta> generate(Engine& engine, const text::Tokenizer& tokenizer, Req
       return tl::unexpected(delta.status);
     }
     if (on_delta) on_delta(delta);
-    if (delta.finish != FinishReason::none && event.finish == FinishReason::none) engine.abort(id, delta.choice);
+    if (delta.finish != FinishReason::none && event.finish == FinishReason::none) engine.stop(id, delta.choice);
     if (delta.last) return delta;
   }
 }

@@ -50,6 +50,9 @@ Status check_sampling(const SamplingParams& sampling, int32_t vocab_size) {
     HR_RETURN_IF_ERROR(check_range("logit_bias", bias, -1e6, 1e6));
   }
   HR_RETURN_IF_ERROR(check_range("bad_words", static_cast<double>(sampling.bad_words.size()), 0, kMaxBadWords));
+  size_t bad_ids = 0;
+  for (const std::vector<int32_t>& word : sampling.bad_words) bad_ids += word.size();
+  HR_RETURN_IF_ERROR(check_range("ids of bad_words", static_cast<double>(bad_ids), 0, kMaxBadWordIds));
   for (const std::vector<int32_t>& word : sampling.bad_words) {
     if (word.empty()) return make_status(Code::invalid_argument, "bad_words: want at least one token in each, got none");
     HR_RETURN_IF_ERROR(check_ids("bad_words", word, vocab_size));

@@ -30,7 +30,7 @@ struct SamplingParams {
 // Whether ids before it change how probable a token is.
 bool has_penalties(const SamplingParams& sampling);
 inline constexpr int32_t kMaxBiases = 1024;
-inline constexpr int32_t kMaxBadWords = 1024;
+inline constexpr int32_t kMaxBadWords = 1024, kMaxBadWordIds = 16384;  // words, and ids in all of them
 
 // Beam search: the `n` best of `width` hypotheses by sum of log-probabilities / length^length_penalty, as transformers computes it.
 // Nothing is drawn: sampling parameters must be at their defaults. All tokens come at the end.
@@ -70,7 +70,7 @@ inline constexpr int32_t kMaxInputs = 2048;
 // Errors: invalid_argument or unsupported, naming the field, the range and the value.
 Status check_request(const Request& request, int32_t vocab_size);
 
-enum class FinishReason : uint8_t { none, stop, length, abort, error };
+enum class FinishReason : uint8_t { none, stop, length, abort, error };  // the later, the worse
 const char* finish_reason_name(FinishReason reason);  // "stop", "length", ...
 
 // A token and how probable the model held it, before any bias or penalty: natural logarithms.

@@ -17,6 +17,7 @@ struct RequestState {
   std::vector<SequencePtr> choices;
   RequestTiming timing;
   bool scheduled = false;  // some token of it was planned
+  FinishReason outcome = FinishReason::none;  // the worst of those of its choices that have ended
   int32_t num_unfinished = 0;
   TimePoint deadline = TimePoint::max();
   std::vector<TokenLogprob> prompt_logprobs;  // of ids 1 and on, until the first event takes them

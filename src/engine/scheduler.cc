@@ -7,10 +7,19 @@
 
 namespace headrace::engine {
 
+namespace {
+
+// Of `end` tokens, those that the penalties of the next sample look at.
+int32_t history_of(const Sequence& sequence, int32_t end) { return has_penalties(sequence.sampling) ? end : 0; }
+
+}  // namespace
+
 // No more sequences run than the budget has tokens: then every decode fits into every step.
 Scheduler::Scheduler(BlockManager& blocks, const SchedulerLimits& limits)
     : blocks_(blocks),
-      limits_{std::min(limits.max_seqs, limits.max_batched_tokens), limits.max_batched_tokens, limits.max_scored_tokens},
+      limits_{.max_seqs = std::min(limits.max_seqs, limits.max_batched_tokens),
+              .max_batched_tokens = limits.max_batched_tokens,
+              .max_scored_tokens = limits.max_scored_tokens},
       free_slots_(static_cast<size_t>(limits_.max_seqs)) {
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   running_.reserve(free_slots_.size());
@@ -26,6 +35,7 @@ std::span<const ScheduledSequence> Scheduler::schedule(int32_t prefill_budget) {
   planned_.clear();
   budget_ = limits_.max_batched_tokens;
   scored_budget_ = limits_.max_scored_tokens;
+  history_budget_ = runtime::kMaxStepCount;
   const uint64_t preemptions_before = num_preemptions_;
   schedule_running(true);
   if (!planned_.empty()) budget_ = std::min(budget_, prefill_budget);
@@ -66,6 +76,7 @@ void Scheduler::schedule_running(bool decodes) {
 // How many tokens the budgets leave to it.
 int32_t Scheduler::chunk_of(const Sequence& sequence) const {
   const int32_t count = std::min(sequence.num_uncomputed_tokens(), budget_);
+  if (count == sequence.num_uncomputed_tokens() && history_of(sequence, sequence.num_tokens()) > history_budget_) return 0;  // in a later step
   const int32_t last_scored = sequence.num_prompt_tokens - 1;  // it has no successor in the prompt
   const int32_t first = sequence.first_unscored_token();
   return first + scored_budget_ >= last_scored || first >= last_scored
@@ -174,6 +185,7 @@ void Scheduler::plan(const SequencePtr& sequence, int32_t count) {
   sequence->num_pending_tokens += sample ? 1 : 0;
   budget_ -= count;
   scored_budget_ -= num_scored;
+  if (sample) history_budget_ -= history_of(*sequence, end);
 }
 
 void Scheduler::complete(const ScheduledSequence& row) {
@@ -206,6 +218,7 @@ void Scheduler::stop_running(const SequencePtr& sequence) {
   if (planned != planned_.end()) {
     budget_ += planned->count;
     scored_budget_ += planned->num_scored;
+    if (planned->sample) history_budget_ += history_of(*sequence, planned->first + planned->count);
     planned_.erase(planned);
   }
   running_.erase(std::ranges::find(running_, sequence));
@@ -232,7 +245,7 @@ Status Scheduler::check() const {
     }
     slot_used[s.slot] = 1;
     for (const std::vector<int32_t>& table : s.block_tables) {
-      if (static_cast<int32_t>(table.size()) < blocks_for(s.num_computed_tokens)) {
+      if (static_cast<int32_t>(table.size()) < kv_blocks_for(s.num_computed_tokens)) {
         return make_status(Code::internal, "request {} choice {}: {} tokens in {} blocks", s.rank.request, s.rank.choice,
                            s.num_computed_tokens, table.size());
       }

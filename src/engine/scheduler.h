@@ -84,6 +84,7 @@ class Scheduler {
   std::vector<ScheduledSequence> planned_;  // the step being planned
   int32_t budget_ = 0;                      // tokens that it may still take
   int32_t scored_budget_ = 0;               // and prompt tokens to score
+  int32_t history_budget_ = 0;              // and tokens that penalties look at
   uint64_t num_preemptions_ = 0;
 };
 

@@ -29,8 +29,8 @@ class SchedulerTest : public ::testing::Test {
     return s;
   }
   // "request:count" of each row; an asterisk where it samples.
-  std::vector<std::string> step() {
-    const auto planned = scheduler_->schedule();
+  std::vector<std::string> step(int32_t prefill_budget = std::numeric_limits<int32_t>::max()) {
+    const auto planned = scheduler_->schedule(prefill_budget);
     const std::vector<ScheduledSequence> rows(planned.begin(), planned.end());
     std::vector<std::string> texts;
     for (const ScheduledSequence& row : rows) {
@@ -128,6 +128,17 @@ TEST_F(SchedulerTest, NothingIsAdmittedPastTheFirstThatDoesNotFit) {
   EXPECT_THAT(step(), ElementsAre("1:1*"));
   scheduler_->finish(running);
   EXPECT_THAT(step(), ElementsAre("2:80*"));
+}
+
+TEST_F(SchedulerTest, BesideDecodesAPromptGetsNoMoreThanItsBudget) {
+  start(100, {.max_seqs = 4, .max_batched_tokens = 64});
+  add(5);
+  EXPECT_THAT(step(), ElementsAre("1:5*"));
+  add(100);
+  EXPECT_THAT(step(20), ElementsAre("1:1*", "2:20"));
+  EXPECT_THAT(step(16), ElementsAre("1:1*", "2:16"));
+  EXPECT_THAT(step(), ElementsAre("1:1*", "2:63"));
+  EXPECT_THAT(step(20), ElementsAre("1:1*", "2:1*"));
 }
 
 TEST_F(SchedulerTest, FurtherChoicesShareThePromptOfTheFirstAndComputeOnlyItsLastToken) {

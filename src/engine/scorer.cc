@@ -14,8 +14,6 @@ using runtime::StepField;
 constexpr int32_t kStepTokens = 512;
 constexpr int32_t kStepRows = 128;  // scored: their logits lie in memory at once, 25 MB for a vocabulary of 49152
 
-int64_t blocks_of(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
-
 }  // namespace
 
 Result<std::unique_ptr<Scorer>> Scorer::open(const std::string& path, const ServingOptions& options, int64_t context) {
@@ -53,7 +51,7 @@ Result<const text::Tokenizer*> Scorer::tokenizer() const {
 Status Scorer::step(std::span<const int32_t> ids, int64_t begin, int64_t end, int64_t first, std::vector<float>& out) {
   const auto count = static_cast<int32_t>(end - begin);
   const auto groups = static_cast<int32_t>(runner_->limits().groups.size());
-  const auto blocks = static_cast<int32_t>(blocks_of(end));
+  const auto blocks = kv_blocks_for(end);
   const auto rows = static_cast<int32_t>(end - std::clamp(first, begin, end));
   plan_.reset(++step_, {.tokens = count, .seqs = 1, .logit_rows = rows, .groups = groups, .blocks = blocks},
               runtime::kWantLogprobs);

@@ -29,7 +29,7 @@ Result<std::unique_ptr<StaticBatch>> StaticBatch::open(const std::string& path, 
   runner_options.max_seqs = 2 * out->batch_;  // padding is sequences of its own
   runner_options.max_tokens = static_cast<int32_t>(options.config.max_batched_tokens);
   // A row's blocks and those of its padding: together one more than a row without padding has.
-  runner_options.kv_tokens = batch * (static_cast<int64_t>(blocks_for(out->context_)) + 1) * kKvBlockTokens;
+  runner_options.kv_tokens = batch * (static_cast<int64_t>(kv_blocks_for(out->context_)) + 1) * kKvBlockTokens;
   if (options.progress) {
     runner_options.progress = [&](double fraction) { options.progress(fraction, "packing weights"); };
   }
@@ -41,8 +41,8 @@ Result<std::unique_ptr<StaticBatch>> StaticBatch::open(const std::string& path, 
   }
   for (const runtime::KvGroupInfo& group : out->runner_->limits().groups) {
     // A pool with fewer blocks than all rows need holds what 2 * batch sequences see of it at once.
-    const bool whole = group.num_blocks > out->batch_ * (blocks_for(out->context_) + 1);
-    out->ring_blocks_.push_back(whole ? 0 : blocks_for(group.spec.window + runner_options.max_tokens) + 1);
+    const bool whole = group.num_blocks > out->batch_ * (kv_blocks_for(out->context_) + 1);
+    out->ring_blocks_.push_back(whole ? 0 : kv_window_blocks(group.spec.window, runner_options.max_tokens));
     CHECK(whole || 2 * out->batch_ * out->ring_blocks_.back() < group.num_blocks);
   }
   return out;
@@ -80,9 +80,9 @@ Status StaticBatch::run_group(std::span<Row> rows) {
   for (Row& row : rows) {
     row.padding = longest_prompt - static_cast<int32_t>(row.request->prompt.size());
     row.first_block = next_block;
-    next_block += blocks_for(longest_prompt - row.padding + longest_answer);
+    next_block += kv_blocks_for(longest_prompt - row.padding + longest_answer);
     row.first_padding_block = next_block;
-    next_block += blocks_for(row.padding);
+    next_block += kv_blocks_for(row.padding);
   }
 
   const auto num_rows = static_cast<int32_t>(rows.size());
@@ -145,7 +145,7 @@ Result<std::vector<int32_t>> StaticBatch::step(std::span<const Run> runs) {
   for (const Run& run : runs) {
     counts.tokens += run.count;
     counts.logit_rows += run.sample ? 1 : 0;
-    counts.blocks = std::max(counts.blocks, blocks_for(run.first + run.count));
+    counts.blocks = std::max(counts.blocks, kv_blocks_for(run.first + run.count));
   }
   plan_.reset(++step_, counts);
   int32_t token = 0, logit_row = 0;
@@ -166,7 +166,7 @@ Result<std::vector<int32_t>> StaticBatch::step(std::span<const Run> runs) {
       const int32_t window = runner_->limits().groups[static_cast<size_t>(group)].spec.window;
       const int32_t behind =
           window > 0 ? std::max(0, run.first - window + 1) / kKvBlockTokens : 0;  // blocks that no token sees
-      for (int32_t b = behind; b < blocks_for(run.first + run.count); ++b)
+      for (int32_t b = behind; b < kv_blocks_for(run.first + run.count); ++b)
         plan_.block_row(group, s)[b] = block_of(group, run, b);
     }
     token += run.count;

@@ -86,7 +86,7 @@ void list_biases(const ScheduledSequence& row, std::vector<std::pair<int32_t, fl
     // The last id of a word is banned where the ids before it, all of them the answer's, were just said.
     const auto said = static_cast<int32_t>(word.size()) - 1;
     if (said > end - sequence.num_prompt_tokens) continue;
-    if (std::equal(word.begin(), word.end() - 1, sequence.ids.begin() + (end - said))) biases.emplace_back(word.back(), kNever);
+    if (said == 0 || std::equal(word.begin(), word.end() - 1, sequence.ids.begin() + (end - said))) biases.emplace_back(word.back(), kNever);
   }
 }
 
@@ -103,7 +103,7 @@ runtime::StepCounts StepBuilder::count(std::span<const ScheduledSequence> rows) 
     const Sequence& sequence = *row.sequence;
     counts.tokens += row.count;
     counts.logit_rows += row.num_rows();
-    counts.blocks = std::max(counts.blocks, blocks_for(row.first + row.count));
+    counts.blocks = std::max(counts.blocks, kv_blocks_for(row.first + row.count));
     bias_end_.insert(bias_end_.end(), static_cast<size_t>(row.num_scored), static_cast<int32_t>(biases_.size()));
     want_logprobs_ |= row.num_scored > 0;
     if (!row.sample) continue;
@@ -143,7 +143,7 @@ void StepBuilder::build(uint64_t step, std::span<const ScheduledSequence> rows, 
     query_start[s] = token;
     context_len[s] = row.first + row.count;
     write_tokens(row, token, num_groups, plan);
-    const int32_t held = blocks_for(row.first + row.count);
+    const int32_t held = kv_blocks_for(row.first + row.count);
     for (int group = 0; group < num_groups; ++group) {
       const std::vector<int32_t>& table = row.sequence->block_tables[group];
       std::copy_n(table.begin(), held, plan.block_row(group, static_cast<int>(s)).begin());

@@ -13,8 +13,6 @@
 namespace headrace::runtime {
 namespace {
 
-int32_t blocks_for(int64_t tokens) { return int32_t((tokens + kKvBlockTokens - 1) / kKvBlockTokens); }
-
 // "block_table.2" -> the field and group 2; a field without groups has group 0.
 bool parse_input_name(std::string_view name, StepField& field, int& group) {
   const size_t dot = name.find('.');
@@ -76,13 +74,13 @@ Status LocalRunner::build(const io::ModelSource& source) {
   return bind_inputs(group_of_layer);
 }
 
-// Gives every group `blocks` blocks, those with a window no more than max_seqs sequences can hold at once. Returns the bytes of
-// the pools.
+// Gives every group `blocks` blocks, those with a window no more than max_seqs sequences can hold at once, and one to spare for each.
+// Returns the bytes of the pools.
 uint64_t LocalRunner::set_blocks(std::vector<KvPool::GroupSpec>& groups, int64_t blocks) const {
   uint64_t bytes = 0;
   for (KvPool::GroupSpec& group : groups) {
-    const int64_t per_seq = blocks_for(int64_t{group.spec.window} + limits_.max_tokens) + 1;
-    const int64_t most = group.spec.window > 0 ? per_seq * limits_.max_seqs + 1 : blocks;
+    const int64_t per_seq = kv_window_blocks(group.spec.window, int64_t{limits_.max_tokens} * (limits_.pipeline_depth + 1));
+    const int64_t most = group.spec.window > 0 ? (per_seq + 1) * limits_.max_seqs + 1 : blocks;
     group.num_blocks = int32_t(std::min(blocks, most));
     const int64_t whole_runs = (group.num_blocks + kKvRunBlocks - 1) / kKvRunBlocks * kKvRunBlocks;
     bytes += uint64_t(whole_runs) * uint64_t(group.spec.block_bytes()) * uint64_t(group.num_layers);
@@ -111,8 +109,8 @@ Status LocalRunner::place_kv(const std::vector<int>& group_of_layer) {
     const uint64_t limit = queue_->ledger().limit();
     const uint64_t held = queue_->ledger().total();
     const uint64_t budget = limit == 0 ? options_.kv_budget_bytes : (limit > held ? limit - held : 0);
-    const int64_t per_seq = blocks_for(limits_.max_context);
-    int64_t blocks = options_.kv_tokens > 0 ? blocks_for(options_.kv_tokens) + 1 : per_seq * limits_.max_seqs + 1;
+    const int64_t per_seq = kv_blocks_for(limits_.max_context);
+    int64_t blocks = options_.kv_tokens > 0 ? kv_blocks_for(options_.kv_tokens) + 1 : per_seq * limits_.max_seqs + 1;
     // Two blocks are the least that anything runs in: the trash block and one of a sequence.
     const int64_t least = options_.kv_tokens > 0 ? blocks : 2;
     blocks = most_blocks(groups, blocks, limit == 0 && options_.kv_tokens > 0 ? std::numeric_limits<uint64_t>::max() : budget);

@@ -75,9 +75,8 @@ bool StepPlan::valid(std::span<const std::byte> block) {
   if (block.size() < sizeof header) return false;
   std::memcpy(&header, block.data(), sizeof header);
   const StepCounts& c = header.counts;
-  constexpr int32_t kMaxCount = 1 << 24;
   for (const int32_t count : {c.tokens, c.seqs, c.logit_rows, c.groups, c.blocks, c.biases, c.history, c.copies}) {
-    if (count < 0 || count > kMaxCount) return false;
+    if (count < 0 || count > kMaxStepCount) return false;
   }
   StepHeader expected = header;
   lay_out(expected);

@@ -49,6 +49,7 @@ enum class StepField : uint8_t {
   copy_dst,       // i32 [C]
 };
 inline constexpr int kNumStepFields = 32;
+inline constexpr int32_t kMaxStepCount = 1 << 24;  // what any count of a step may be
 inline constexpr int32_t kMaxLogprobs = ops::kMaxLogprobs;  // ids that one row can list
 const char* step_field_name(StepField field);
 
@@ -119,7 +120,7 @@ class StepPlan {
 
 struct StepResult {
   uint64_t step = 0;
-  std::vector<int32_t> tokens;  // [R]; -1 for a row whose logits were not finite: that request fails, others do not
+  std::vector<int32_t> tokens;  // [R]; -1 for a row of which nothing can be drawn (ops/sample.h): that request fails, others do not
   std::vector<float> logits;    // [R][vocab] with kWantLogits, else empty
   // With kWantLogprobs, else empty: natural logarithms of the softmax of the raw logits, before any bias or penalty. Entries that
   // num_logprobs does not ask for have no meaning; a row whose logits are not finite has NaN.

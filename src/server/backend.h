@@ -35,6 +35,7 @@ class Backend {
   virtual Result<engine::RequestId> submit(engine::Request request,
                                            std::shared_ptr<engine::EventSink> sink) = 0;
   virtual void abort(engine::RequestId id, int32_t choice = engine::Engine::kAllChoices) = 0;
+  virtual void stop(engine::RequestId id, int32_t choice) = 0;
   virtual engine::EngineStats stats() const = 0;
   virtual runtime::RunnerMemory memory() const = 0;
   virtual void set_observer(std::shared_ptr<engine::EngineObserver> observer) = 0;

@@ -86,13 +86,13 @@ std::vector<int32_t> best(const std::vector<double>& logprobs, size_t n) {
 // ---- Fields that a request to the engine carries
 
 TEST(MakeRequest, CarriesEveryField) {
+  const TimePoint before = Clock::now();
   const auto parsed = parse_completion_request(
       R"({"model":"m","prompt":"a","max_tokens":9,"n":2,"min_tokens":3,"stop_token_ids":[7],"ignore_eos":true,"logprobs":4,)"
       R"("prompt_logprobs":5,"priority":-2,"cache_salt":"tenant","timeout":60,"use_beam_search":true,"best_of":3,)"
       R"("length_penalty":0.5,"early_stopping":true})",
       {.vocab_size = 100, .max_choices = 16});
   ASSERT_TRUE(parsed) << parsed.error().message;
-  const TimePoint before = Clock::now();
   const engine::Request request = make_request(parsed->fields, {1, 2}, 16);
   EXPECT_EQ(request.prompt, (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(request.max_tokens, 9);

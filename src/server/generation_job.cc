@@ -169,7 +169,7 @@ void Generation::push(size_t prompt, Event event) {
   }
   // Ended by a stop string, of which the engine knows nothing.
   if (delta.finish != FinishReason::none && event.finish == FinishReason::none)
-    backend_.abort(ids_[prompt], delta.choice);
+    backend_.stop(ids_[prompt], delta.choice);
   if (delta.last) on_last(delta.timing);
 }
 

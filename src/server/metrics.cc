@@ -55,7 +55,7 @@ class Latencies final : public engine::EngineObserver {
     prefill_.Observe(seconds_between(timing.scheduled, timing.first_token));
     decode_.Observe(seconds_between(timing.first_token, timing.last_token));
     request_.Observe(seconds_between(timing.arrived, timing.last_token));
-    if (timing.completion_tokens > 1) tpot_.Observe(timing.tpot_ms() / 1e3);
+    if (timing.longest_choice > 1) tpot_.Observe(timing.tpot_ms() / 1e3);
     prompt_.Observe(timing.prompt_tokens);
     generation_.Observe(timing.completion_tokens);
   }

@@ -327,8 +327,10 @@ void read_limits(Fields& in, const ParseLimits& limits, bool echo, GenerationFie
     in.fail("best_of", fmt::format("best_of: must be at least n, which is {}, got {}", out.n, out.best_of));
   }
   out.priority = static_cast<int32_t>(in.integer("priority", std::numeric_limits<int32_t>::min() + 1, kMax - 1).value_or(0));
-  out.timeout = in.number("timeout", 0, kMaxTimeout);
-  if (out.timeout == 0.0) in.fail("timeout", "timeout: must be more than 0 seconds, got 0");
+  if (const auto timeout = in.number("timeout", 0, kMaxTimeout)) {
+    if (*timeout == 0) in.fail("timeout", "timeout: must be more than 0 seconds, got 0");
+    out.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*timeout));
+  }
 }
 
 void read_ends(Fields& in, const ParseLimits& limits, GenerationFields& out) {

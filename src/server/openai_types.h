@@ -41,7 +41,7 @@ struct GenerationFields {
   std::optional<int32_t> prompt_logprobs;
   int32_t priority = 0;
   std::string cache_salt;
-  std::optional<double> timeout;  // seconds
+  TimePoint deadline = TimePoint::max();  // `timeout` from when the body was read
 };
 
 struct ChatRequest {

@@ -31,6 +31,7 @@ class ModelBackend final : public Backend {
     return model_.engine().submit(std::move(request), std::move(sink));
   }
   void abort(engine::RequestId id, int32_t choice) override { model_.engine().abort(id, choice); }
+  void stop(engine::RequestId id, int32_t choice) override { model_.engine().stop(id, choice); }
   engine::EngineStats stats() const override { return model_.engine().stats(); }
   runtime::RunnerMemory memory() const override { return model_.engine().memory(); }
   void set_observer(std::shared_ptr<engine::EngineObserver> observer) override {

@@ -47,7 +47,7 @@ const Feature kFeatures[] = {
      [](Setting& s, const Answer&) { s.repeat = true; },
      [](const Setting& s, const Outcome& o, const Answer&) { return (o.answer.cached_tokens > 0) == (s.request.prompt_logprobs < 0); }},
     {"chunked prefill", "a prompt of 40 tokens in steps of 16", [](Setting& s, const Answer&) { s.chunked = true; },
-     [](const Setting&, const Outcome& o, const Answer&) { return o.largest_step <= kChunk; }},
+     [](const Setting&, const Outcome& o, const Answer&) { return o.largest_step == kChunk; }},
     {"preemption", "requests of a better class take its memory", [](Setting& s, const Answer&) { s.rivals = true; },
      [](const Setting&, const Outcome& o, const Answer&) { return o.preemptions > 0; }},
     {"int8 KV", "--kv-dtype i8", [](Setting& s, const Answer&) { s.policy.kv = DType::i8; }, changed},

@@ -20,6 +20,8 @@ TEST(Composition, EveryPairRunsOrIsRefusedByBothNames) {
     EXPECT_EQ(!pair.refusal.empty(), meaningless.contains({pair.first, pair.second})) << pair.refusal;
     if (!pair.refusal.empty()) {
       EXPECT_NE(pair.refusal.find("beam search"), std::string::npos) << pair.refusal;
+      const char* parameter = pair.second == "seed" ? "temperature" : "repetition_penalty";  // the first that the feature sets
+      EXPECT_EQ(pair.refusal.find(parameter), 0u) << pair.refusal;
     }
   }
   const std::string page = composition_page(pairs);

@@ -185,7 +185,9 @@ std::string run_client(const LoadOptions& options, engine::Engine& engine, int32
     const auto sink = std::make_shared<CollectingSink>(request.n);
     const auto id = engine.submit(request, sink);
     if (!id) {
-      if (request.beam.width > 0) continue;  // more beams than slots, or than all blocks hold
+      // More beams than slots, or than all blocks hold.
+      const bool refused = id.error().code() == Code::resource_exhausted || id.error().code() == Code::invalid_argument;
+      if (request.beam.width > 0 && refused) continue;
       return id.error().to_string();
     }
     sent.push_back({request, sink});

@@ -62,6 +62,7 @@ class FakeBackend final : public server::Backend {
     return engine_.submit(std::move(request), std::move(sink));
   }
   void abort(engine::RequestId id, int32_t choice) override { engine_.abort(id, choice); }
+  void stop(engine::RequestId id, int32_t choice) override { engine_.stop(id, choice); }
   engine::EngineStats stats() const override { return engine_.stats(); }
   runtime::RunnerMemory memory() const override { return engine_.memory(); }
   void set_observer(std::shared_ptr<engine::EngineObserver> observer) override {

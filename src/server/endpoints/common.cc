@@ -82,10 +82,7 @@ engine::Request make_request(const GenerationFields& fields, std::vector<int32_t
   request.prompt_logprobs = fields.prompt_logprobs.value_or(-1);
   request.priority = fields.priority;
   request.cache_key = fields.cache_salt;
-  if (fields.timeout) {
-    const std::chrono::duration<double> timeout(*fields.timeout);
-    request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
-  }
+  request.deadline = fields.deadline;
   return request;
 }
 
