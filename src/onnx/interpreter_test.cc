@@ -49,9 +49,9 @@ TEST(Interpreter, ARunIsBoundedWhereItIsAskedFor) {
   Node loop{.op = "Loop", .inputs = {"", ""}};
   loop.attributes["body"] = {.kind = Attribute::Kind::graph, .graphs = {body}};
   model->graph.nodes = {loop};
-  const auto interpreter = Interpreter::make(model, {.max_node_runs = 1000});
+  const auto interpreter = Interpreter::make(model);
   ASSERT_TRUE(interpreter.has_value()) << interpreter.error().to_string();
-  const auto out = interpreter->run({});
+  const auto out = interpreter->run({}, {.nodes = 1000});
   ASSERT_FALSE(out.has_value());
   EXPECT_EQ(out.error().code(), Code::resource_exhausted);
 }
