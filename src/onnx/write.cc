@@ -4,7 +4,7 @@
 #include <fstream>
 #include <limits>
 
-#include <onnx/onnx-ml.pb.h>
+#include <onnx/onnx-data.pb.h>
 
 #include "onnx/file.h"
 #include "onnx/tensor_proto.h"
@@ -151,7 +151,43 @@ uint64_t initializer_bytes(const Graph& graph) {
 
 constexpr uint64_t kMaxBytes = static_cast<uint64_t>(std::numeric_limits<int>::max());  // protobuf's own
 
+void write_sequence(const Sequence& sequence, ::onnx::SequenceProto& proto) {
+  proto.set_elem_type(::onnx::SequenceProto::TENSOR);
+  for (const Tensor& tensor : sequence.tensors) write_tensor(tensor, *proto.add_tensor_values());
+}
+
+template <class Message>
+Result<std::string> serialize(const Message& message) {
+  const uint64_t bytes = message.ByteSizeLong();
+  if (bytes > kMaxBytes) return error(Code::resource_exhausted, "{} bytes; protobuf holds {} at most", bytes, kMaxBytes);
+  return message.SerializeAsString();
+}
+
 }  // namespace
+
+Result<std::string> value_bytes(const Value& value) {
+  if (const Sequence* sequence = value.sequence()) {
+    ::onnx::SequenceProto proto;
+    write_sequence(*sequence, proto);
+    return serialize(proto);
+  }
+  if (const Optional* optional = value.optional()) {
+    ::onnx::OptionalProto proto;
+    const Value* held = optional->value.get();
+    proto.set_elem_type(::onnx::OptionalProto::UNDEFINED);
+    if (held != nullptr && held->sequence() != nullptr) {
+      proto.set_elem_type(::onnx::OptionalProto::SEQUENCE);
+      write_sequence(*held->sequence(), *proto.mutable_sequence_value());
+    } else if (held != nullptr && held->tensor() != nullptr) {
+      proto.set_elem_type(::onnx::OptionalProto::TENSOR);
+      write_tensor(*held->tensor(), *proto.mutable_tensor_value());
+    }
+    return serialize(proto);
+  }
+  ::onnx::TensorProto proto;
+  if (const Tensor* tensor = value.tensor()) write_tensor(*tensor, proto);
+  return serialize(proto);
+}
 
 Status write_model(const Model& model, const std::string& path) {
   ::onnx::ModelProto proto;
