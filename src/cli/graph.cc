@@ -279,7 +279,7 @@ Status graph_bench(const std::vector<std::string>& args) {
   if (json) {
     fmt::print("{}\n", dump({{"model", wanted.model}, {"kernels", "reference"}, {"runs", runs}, {"median_ms", median}, {"best_ms", best}}));
   } else {
-    fmt::print("{:.3f} ms a run (median of {}), best {:.3f} ms; reference operators\n", median, runs, best);
+    fmt::print("{:.4g} ms a run (median of {}), best {:.4g} ms; reference operators\n", median, runs, best);
   }
   return {};
 }
