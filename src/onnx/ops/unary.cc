@@ -116,7 +116,7 @@ Status logical_not(OpContext& context) {
 
 Status celu(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const float alpha, context.number("alpha", 1));
-  return map_float(context, [&]<class W>(W x) -> W { return std::max(W{0}, x) + std::min(W{0}, alpha * std::expm1(x / alpha)); });
+  return map_float(context, [&]<class W>(W x) -> W { return std::max(x, W{0}) + std::min<W>(alpha * std::expm1(x / alpha), 0); });
 }
 
 Status elu(OpContext& context) {
