@@ -225,10 +225,11 @@ Status put(OpContext& context, int index, DType dtype, const Dims& dims, const s
   return typed(std::is_integral_v<W> ? dispatch_integer(dtype, store) : dispatch_float(dtype, store), dtype);
 }
 
-// A buffer for put(). Errors as OpContext::make.
+// A buffer for put(), zero. Errors as OpContext::make.
 template <class W>
-Result<std::vector<W>> buffer(const Dims& dims) {
+Result<std::vector<W>> buffer(OpContext& context, const Dims& dims) {
   HR_ASSIGN_OR_RETURN(const int64_t count, count_elements(dims));
+  HR_RETURN_IF_ERROR(context.graphs().charge(static_cast<uint64_t>(count) * sizeof(W)));
   return std::vector<W>(static_cast<size_t>(count));
 }
 

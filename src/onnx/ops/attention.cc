@@ -95,10 +95,10 @@ Result<AttentionShape> attention_shape(const OpContext& context) {
 
 // The cache followed by what is new, [batch, heads, total, size].
 template <class W>
-Result<std::vector<W>> joined(const OpContext& context, int index, int past_index, const Heads& heads, int64_t past) {
+Result<std::vector<W>> joined(OpContext& context, int index, int past_index, const Heads& heads, int64_t past) {
   HR_ASSIGN_OR_RETURN(const Numbers<W> fresh, numbers<W>(context, index));
   HR_ASSIGN_OR_RETURN(const Numbers<W> old, numbers<W>(context, past_index, true));
-  HR_ASSIGN_OR_RETURN(std::vector<W> all, buffer<W>({heads.batch, heads.heads, past + heads.length, heads.size}));
+  HR_ASSIGN_OR_RETURN(std::vector<W> all, buffer<W>(context, {heads.batch, heads.heads, past + heads.length, heads.size}));
   auto to = all.begin();
   for (int64_t b = 0; b < heads.batch; ++b) {
     for (int64_t h = 0; h < heads.heads; ++h) {
@@ -151,10 +151,10 @@ Status attention(OpContext& context) {
     }
     Heads result = s.q;
     result.size = s.v.size;
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(result.dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, result.dims()));
     std::vector<W> shown;
     if (context.wants_output(3)) {
-      HR_ASSIGN_OR_RETURN(shown, buffer<W>(s.scores_dims));
+      HR_ASSIGN_OR_RETURN(shown, buffer<W>(context, s.scores_dims));
     }
     // Both sides are scaled by the root, which the document rounds to the inputs' type.
     const W root = rounded(std::sqrt(static_cast<W>(s.scale)), dtype == DType::f16 ? 10 : dtype == DType::bf16 ? 16 : 0);
@@ -314,9 +314,9 @@ Status linear_attention(OpContext& context) {
       HR_ASSIGN_OR_RETURN(inputs[i], numbers<W>(context, i, i >= 3));
     }
     const auto& [query, key, value, past, decay, beta] = inputs;
-    HR_ASSIGN_OR_RETURN(std::vector<W> state, buffer<W>(state_dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> state, buffer<W>(context, state_dims));
     if (!past.empty()) std::copy_n(past.data(), state.size(), state.begin());
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(result.dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, result.dims()));
     const int64_t share = q.heads / k.heads;
     std::vector<W> write(static_cast<size_t>(v.size));
     for (int64_t b = 0; b < q.batch; ++b) {
@@ -384,8 +384,8 @@ Status causal_conv_with_state(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> weights, Numbers<W>::of(*w));
     HR_ASSIGN_OR_RETURN(const Numbers<W> bias, numbers<W>(context, 2, true));
     HR_ASSIGN_OR_RETURN(const Numbers<W> past, numbers<W>(context, 3, true));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(x->dims()));
-    HR_ASSIGN_OR_RETURN(std::vector<W> state, buffer<W>(state_dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, x->dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> state, buffer<W>(context, state_dims));
     std::vector<W> row(static_cast<size_t>(kept + length));
     for (int64_t r = 0; r < batch * channels; ++r) {
       std::fill_n(row.begin(), kept, W{0});

@@ -93,7 +93,7 @@ Status conv(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
     HR_ASSIGN_OR_RETURN(const Numbers<W> weights, Numbers<W>::of(*w));
     HR_ASSIGN_OR_RETURN(const Numbers<W> bias, numbers<W>(context, 2, true));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(shape.output));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, shape.output));
     plain_convolve(shape, from.data(), weights.data(), y.data());
     if (context.has_input(2)) {
       HR_RETURN_IF_ERROR(want_dims(*context.value(2).tensor(), {shape.results}, "B"));
@@ -128,11 +128,11 @@ Result<std::vector<uint32_t>> shifted(const OpContext& context, int index, int z
 }
 
 // Sums in 32 bits that wrap around.
-Result<std::vector<uint32_t>> integer_conv(const OpContext& context, int x, int x_zero, int w, int w_zero, ConvShape& shape) {
+Result<std::vector<uint32_t>> integer_conv(OpContext& context, int x, int x_zero, int w, int w_zero, ConvShape& shape) {
   HR_ASSIGN_OR_RETURN(const std::vector<uint32_t> from, shifted(context, x, x_zero, false));
   HR_ASSIGN_OR_RETURN(const std::vector<uint32_t> weights, shifted(context, w, w_zero, true));
   HR_ASSIGN_OR_RETURN(shape, conv_shape(context, context.value(x).tensor()->dims(), context.value(w).tensor()->dims()));
-  HR_ASSIGN_OR_RETURN(std::vector<uint32_t> y, buffer<uint32_t>(shape.output));
+  HR_ASSIGN_OR_RETURN(std::vector<uint32_t> y, buffer<uint32_t>(context, shape.output));
   plain_convolve(shape, from.data(), weights.data(), y.data());
   return y;
 }
@@ -234,7 +234,7 @@ Status conv_transpose(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
     HR_ASSIGN_OR_RETURN(const Numbers<W> weights, Numbers<W>::of(*w));
     HR_ASSIGN_OR_RETURN(const Numbers<W> bias, numbers<W>(context, 2, true));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     if (!y.empty() && x->elements() > 0) {
       // For each group [results * taps, inner]: what a position adds to its taps.
       std::vector<W> turned(static_cast<size_t>(w->elements()));
@@ -335,7 +335,7 @@ Status deform_conv(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> offsets, Numbers<W>::of(*offset));
     HR_ASSIGN_OR_RETURN(const Numbers<W> bias, numbers<W>(context, 3, true));
     HR_ASSIGN_OR_RETURN(const Numbers<W> mask, numbers<W>(context, 4, true));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(shape.output));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, shape.output));
     std::vector<W> point(rank);
     convolve<W>(shape, weights.data(), y.data(), [&](int64_t n, int64_t c, int64_t first, int64_t count, W* to) {
       const int64_t group = n * offset_group + c / (shape.channels / offset_group);
@@ -379,7 +379,7 @@ Status col2im(OpContext& context) {
   dims.insert(dims.end(), image.begin(), image.end());
   return compute_number(input->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> x, Numbers<W>::of(*input));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     if (y.empty() || input->elements() == 0) return put(context, 0, input->dtype(), dims, y);
     std::vector<int64_t> offsets;
     tap_offsets(window, 0, positions, offsets);

@@ -101,7 +101,7 @@ struct Term {
 
 // The product of two terms with the labels `kept`, summed over all others.
 template <class W>
-Result<Term<W>> contract(const Term<W>& a, const Term<W>& b, const std::vector<int>& kept, const std::map<int, int64_t>& lengths) {
+Result<Term<W>> contract(OpContext& context, const Term<W>& a, const Term<W>& b, const std::vector<int>& kept, const std::map<int, int64_t>& lengths) {
   std::vector<int> summed;
   for (const Term<W>* term : {&a, &b}) {
     for (const int label : term->labels) {
@@ -112,7 +112,7 @@ Result<Term<W>> contract(const Term<W>& a, const Term<W>& b, const std::vector<i
   Term<W> result{.labels = kept, .dims = {}, .values = {}};
   for (const int label : kept) result.dims.push_back(lengths.at(label));
   for (const int label : summed) summed_dims.push_back(lengths.at(label));
-  HR_ASSIGN_OR_RETURN(result.values, buffer<W>(result.dims));
+  HR_ASSIGN_OR_RETURN(result.values, buffer<W>(context, result.dims));
   auto to = result.values.begin();
   const std::array<Dims, 2> inner = {a.strides(summed), b.strides(summed)};
   walk<2>(result.dims, {a.strides(kept), b.strides(kept)}, [&](const auto& at, const auto& steps, int64_t count) {
@@ -165,7 +165,7 @@ Status einsum(OpContext& context) {
           }
         }
       }
-      HR_ASSIGN_OR_RETURN(whole, contract(whole, next, kept, lengths));
+      HR_ASSIGN_OR_RETURN(whole, contract(context, whole, next, kept, lengths));
     }
     return put(context, 0, first->dtype(), whole.dims, whole.values);
   });

@@ -20,7 +20,7 @@ Status affine_grid(OpContext& context) {
   dims.push_back(axes);
   return compute(theta->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> matrices, Numbers<W>::of(*theta));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     auto to = y.begin();
     const int64_t points = product(spatial);
     for (int64_t n = 0; points > 0 && n < size[0]; ++n) {

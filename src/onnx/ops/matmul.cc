@@ -12,7 +12,7 @@ Status matmul_op(OpContext& context) {
   return compute_number(a->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> x, Numbers<W>::of(*a));
     HR_ASSIGN_OR_RETURN(const Numbers<W> y, Numbers<W>::of(*b));
-    HR_ASSIGN_OR_RETURN(std::vector<W> product, buffer<W>(shape.result));
+    HR_ASSIGN_OR_RETURN(std::vector<W> product, buffer<W>(context, shape.result));
     if (!product.empty()) matmul(shape, x.data(), y.data(), product.data());
     return put(context, 0, a->dtype(), shape.result, product);
   });
@@ -53,7 +53,7 @@ Status gemm(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> x, Numbers<W>::of(*a));
     HR_ASSIGN_OR_RETURN(const Numbers<W> y, Numbers<W>::of(*b));
     HR_ASSIGN_OR_RETURN(const Numbers<W> bias, numbers<W>(context, 2, true));
-    HR_ASSIGN_OR_RETURN(std::vector<W> product, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> product, buffer<W>(context, dims));
     const std::vector<W> left = matrix(x.data(), m, k, a_transposed != 0), right = matrix(y.data(), k, n, b_transposed != 0);
     gemm_add(m, n, k, left.data(), right.data(), product.data());
     // Integers as signed ones, for products with the float factors.
@@ -102,11 +102,11 @@ struct IntegerProduct {
   std::vector<int32_t> values;
 };
 
-Result<IntegerProduct> integer_product(const OpContext& context, int a, int a_zero, int b, int b_zero) {
+Result<IntegerProduct> integer_product(OpContext& context, int a, int a_zero, int b, int b_zero) {
   HR_ASSIGN_OR_RETURN(const std::vector<int32_t> x, less_zero_points(context, a, a_zero, true));
   HR_ASSIGN_OR_RETURN(const std::vector<int32_t> y, less_zero_points(context, b, b_zero, false));
   HR_ASSIGN_OR_RETURN(MatmulShape shape, matmul_shape(context.value(a).tensor()->dims(), context.value(b).tensor()->dims()));
-  HR_ASSIGN_OR_RETURN(std::vector<int32_t> values, buffer<int32_t>(shape.result));
+  HR_ASSIGN_OR_RETURN(std::vector<int32_t> values, buffer<int32_t>(context, shape.result));
   // Sums wrap around, which signed integers may not in C++: the same bits as unsigned.
   if (!values.empty()) {
     matmul(shape, reinterpret_cast<const uint32_t*>(x.data()), reinterpret_cast<const uint32_t*>(y.data()),
@@ -187,7 +187,7 @@ Status det(OpContext& context) {
   const int64_t n = dims.back();
   HR_ASSIGN_OR_RETURN(const Numbers<double> x, Numbers<double>::of(*input));
   const Dims batch(dims.begin(), dims.end() - 2);
-  HR_ASSIGN_OR_RETURN(std::vector<double> results, buffer<double>(batch));
+  HR_ASSIGN_OR_RETURN(std::vector<double> results, buffer<double>(context, batch));
   const double* from = x.data();
   for (double& result : results) {
     result = determinant(std::vector<double>(from, from + n * n), n);

@@ -47,7 +47,7 @@ Status batch_normalization(OpContext& context) {
   const DType statistics = context.value(3).tensor()->dtype();
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(x->dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, x->dims()));
     std::vector<double> running_mean, running_variance;
     for (int64_t c = 0; c < channels; ++c) {
       double mean = per_channel[2][c], variance = per_channel[3][c];
@@ -97,7 +97,7 @@ Status group_normalize(OpContext& context, int64_t groups, bool per_group) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
     HR_ASSIGN_OR_RETURN(const Numbers<W> scale, numbers<W>(context, 1));
     HR_ASSIGN_OR_RETURN(const Numbers<W> bias, numbers<W>(context, 2));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(x->dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, x->dims()));
     for (int64_t row = 0; !y.empty() && row < x->dim(0) * groups; ++row) {
       const W* at = from.data() + row * inner * size;
       const Moments m = moments(at, inner * size);
@@ -150,8 +150,8 @@ Status normalize_rows(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
     HR_ASSIGN_OR_RETURN(const Numbers<W> factors, Numbers<W>::of(*scale));
     HR_ASSIGN_OR_RETURN(const Numbers<W> bias, numbers<W>(context, 2, true));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
-    HR_ASSIGN_OR_RETURN(std::vector<W> means, buffer<W>(outer));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> means, buffer<W>(context, outer));
     std::vector<W> inverses(means.size());
     for (int64_t row = 0; row < rows && size > 0; ++row) {
       const W* at = from.data() + row * size;
@@ -202,7 +202,7 @@ Status lrn(OpContext& context) {
   const int64_t channels = x->dim(1), size = product(std::span(x->dims()).subspan(2));
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(x->dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, x->dims()));
     for (int64_t n = 0; !y.empty() && n < x->dim(0); ++n) {
       for (int64_t c = 0; c < channels; ++c) {
         // An even window reaches further up than down.
@@ -233,7 +233,7 @@ Status lp_normalization(OpContext& context) {
   const int64_t outer = product(dims.first(at_axis)), length = dims[at_axis], inner = product(dims.subspan(at_axis + 1));
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(x->dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, x->dims()));
     for (int64_t o = 0; o < outer; ++o) {
       for (int64_t i = 0; i < inner; ++i) {
         double norm = 0;
@@ -269,7 +269,7 @@ Status mean_variance_normalization(OpContext& context) {
   }
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     if (y.empty()) return put(context, 0, x->dtype(), dims, y);
     std::vector<double> means(static_cast<size_t>(rows)), variances(means.size());
     const auto each = [&](auto&& f) {

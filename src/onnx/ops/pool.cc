@@ -122,7 +122,7 @@ Status average_pool(OpContext& context) {
   const Dims dims = with_spatial(*x, window.output);
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     for_windows(*x, window, [&](int64_t channel, const Dims& position, int64_t to) {
       double sum = 0;
       int64_t count = 0;
@@ -157,7 +157,7 @@ Status lp_pool(OpContext& context) {
   const Dims dims = with_spatial(*x, window.output);
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     for_windows(*x, window, [&](int64_t channel, const Dims& position, int64_t to) {
       Norm norm{static_cast<double>(p)};
       for_taps(window, position, [&](int64_t at) { norm.add(from[channel + at]); });
@@ -176,7 +176,7 @@ Status global_pool(OpContext& context, Row row) {
   const int64_t size = product(std::span(x->dims()).subspan(2));
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     for (size_t c = 0; c < y.size(); ++c) y[c] = static_cast<W>(row(from.data() + static_cast<int64_t>(c) * size, size));
     return put(context, 0, x->dtype(), dims, y);
   });

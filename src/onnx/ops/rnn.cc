@@ -194,8 +194,8 @@ Status rnn(OpContext& context) {
   const DType dtype = context.value(0).tensor()->dtype();
   return compute(dtype, [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Weights<W> all, weights<W>(context));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(r.output_dims()));
-    HR_ASSIGN_OR_RETURN(std::vector<W> last, buffer<W>(r.state_dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, r.output_dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> last, buffer<W>(context, r.state_dims()));
     for (int64_t d = 0; d < r.directions; ++d) {
       const std::vector<W> turned = transposed(all.w.data() + d * r.hidden * r.inputs, r.hidden, r.inputs);
       const Activation& f = r.activations[static_cast<size_t>(d)];
@@ -218,8 +218,8 @@ Status gru(OpContext& context) {
   const DType dtype = context.value(0).tensor()->dtype();
   return compute(dtype, [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Weights<W> all, weights<W>(context));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(r.output_dims()));
-    HR_ASSIGN_OR_RETURN(std::vector<W> last, buffer<W>(r.state_dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, r.output_dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> last, buffer<W>(context, r.state_dims()));
     const int64_t rows = 3 * r.hidden;
     const auto n = static_cast<size_t>(r.hidden);
     for (int64_t d = 0; d < r.directions; ++d) {
@@ -261,8 +261,8 @@ Status lstm(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Weights<W> all, weights<W>(context));
     HR_ASSIGN_OR_RETURN(const Numbers<W> c0, numbers<W>(context, 6, true));
     HR_ASSIGN_OR_RETURN(const Numbers<W> peepholes, numbers<W>(context, 7, true));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(r.output_dims()));
-    HR_ASSIGN_OR_RETURN(std::vector<W> last, buffer<W>(r.state_dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, r.output_dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> last, buffer<W>(context, r.state_dims()));
     std::vector<W> last_c(last.size());
     const int64_t rows = 4 * r.hidden;
     const auto n = static_cast<size_t>(r.hidden);

@@ -29,7 +29,7 @@ Status max_roi_pool(OpContext& context) {
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
     HR_ASSIGN_OR_RETURN(const Numbers<W> regions, Numbers<W>::of(*rois));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     auto to = y.begin();
     for (int64_t r = 0; r < dims[0]; ++r) {
       const W* roi = regions.data() + r * 5;
@@ -115,7 +115,7 @@ Status roi_align(OpContext& context) {
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
     HR_ASSIGN_OR_RETURN(const Numbers<W> regions, Numbers<W>::of(*rois));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(dims));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     const bool half = transform == "half_pixel";
     const W shift = half ? W(0.5) : W{0};
     for (int64_t r = 0; r < dims[0]; ++r) {

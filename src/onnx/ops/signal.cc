@@ -75,7 +75,7 @@ Status dft(OpContext& context) {
   const int64_t outer = product(dims.first(at_axis)), own = dims[at_axis], inner = product(dims.subspan(at_axis + 1, dims.size() - at_axis - 2));
   const int64_t parts = dims.back(), given_count = std::min(own, to_real ? length / 2 + 1 : length), results = result[at_axis];
   HR_ASSIGN_OR_RETURN(const Numbers<double> x, Numbers<double>::of(*input));
-  HR_ASSIGN_OR_RETURN(std::vector<double> y, buffer<double>(result));
+  HR_ASSIGN_OR_RETURN(std::vector<double> y, buffer<double>(context, result));
   if (y.empty()) return put(context, 0, input->dtype(), result, y);
   const std::vector<Complex> roots = roots_of(static_cast<size_t>(length), inverse != 0);
   std::vector<Complex> from(static_cast<size_t>(length)), to(from.size());
@@ -133,7 +133,7 @@ Status stft(OpContext& context) {
   const Dims result = {dims[0], frames, bins, 2};
   HR_ASSIGN_OR_RETURN(const Numbers<double> x, Numbers<double>::of(*signal));
   HR_ASSIGN_OR_RETURN(const Numbers<double> weights, numbers<double>(context, 2, true));
-  HR_ASSIGN_OR_RETURN(std::vector<double> y, buffer<double>(result));
+  HR_ASSIGN_OR_RETURN(std::vector<double> y, buffer<double>(context, result));
   const std::vector<Complex> roots = roots_of(static_cast<size_t>(length), false);
   std::vector<Complex> from(static_cast<size_t>(length)), to(from.size());
   double* out = y.data();
@@ -167,7 +167,7 @@ template <class Coefficients>
 Status cosine_window(OpContext& context, Coefficients coefficients) {
   HR_ASSIGN_OR_RETURN(const int64_t size, one_integer(context, 0, "size"));
   HR_ASSIGN_OR_RETURN(const int64_t periodic, context.integer("periodic", 1));
-  HR_ASSIGN_OR_RETURN(std::vector<double> values, buffer<double>({size}));
+  HR_ASSIGN_OR_RETURN(std::vector<double> values, buffer<double>(context, {size}));
   const auto [a, b, c] = coefficients;
   const double period = static_cast<double>(periodic != 0 ? size : size - 1);
   for (int64_t i = 0; i < size; ++i) {
@@ -196,7 +196,7 @@ Status mel_weight_matrix(OpContext& context) {
     return make_status(Code::malformed, "num_mel_bins {}, dft_length {}, sample_rate {}", bands, length, rate);
   }
   const int64_t bins = length / 2 + 1;
-  HR_ASSIGN_OR_RETURN(std::vector<double> values, buffer<double>({bins, bands}));
+  HR_ASSIGN_OR_RETURN(std::vector<double> values, buffer<double>(context, {bins, bands}));
   // The corners of the triangles, as bins of the spectrum.
   std::vector<int64_t> corners(static_cast<size_t>(bands) + 2);
   const double step = (edges[1] - edges[0]) / static_cast<double>(bands + 2);

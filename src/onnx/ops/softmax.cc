@@ -55,7 +55,7 @@ Status softmax(OpContext& context) {
   }
   return compute(input->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> x, Numbers<W>::of(*input));
-    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(input->dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, input->dims()));
     if (y.empty()) return put(context, 0, input->dtype(), input->dims(), y);
     for (int64_t o = 0; o < outer; ++o) {
       for (int64_t i = 0; i < inner; ++i) {
@@ -82,7 +82,7 @@ Status log_loss(OpContext& context, DType dtype, const Dims& dims, const W* scor
   HR_RETURN_IF_ERROR(want_dims(*labels, wanted, "labels"));
   const int64_t classes = dims[1], batch = dims[0], rest = product(std::span(dims).subspan(2));
   if (context.has_input(2)) HR_RETURN_IF_ERROR(want_dims(*context.value(2).tensor(), {classes}, "weights"));
-  HR_ASSIGN_OR_RETURN(std::vector<W> losses, buffer<W>(wanted));
+  HR_ASSIGN_OR_RETURN(std::vector<W> losses, buffer<W>(context, wanted));
   double sum = 0, weight_sum = 0;
   Status status;
   const bool known = dispatch<int32_t, int64_t>(labels->dtype(), [&]<class L>() {
@@ -128,7 +128,7 @@ Status softmax_cross_entropy_loss(OpContext& context) {
   HR_RETURN_IF_ERROR(want_classes(*scores));
   return compute(scores->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> x, Numbers<W>::of(*scores));
-    HR_ASSIGN_OR_RETURN(std::vector<W> logs, buffer<W>(scores->dims()));
+    HR_ASSIGN_OR_RETURN(std::vector<W> logs, buffer<W>(context, scores->dims()));
     const int64_t classes = scores->dim(1), rest = product(std::span(scores->dims()).subspan(2));
     for (int64_t n = 0; !logs.empty() && n < scores->dim(0); ++n) {
       for (int64_t i = 0; i < rest; ++i) {
