@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "onnx/tensor_proto.h"
+
 namespace headrace::onnx {
 
 void copy_elements(Tensor& to, int64_t to_at, const Tensor& from, int64_t from_at, int64_t count) {
@@ -112,22 +114,10 @@ int64_t product(std::span<const int64_t> dims, int begin, int end) {
   return result;
 }
 
-Result<DType> dtype_of(int64_t onnx_number) {
-  // The enumeration TensorProto.DataType, from 1 on.
-  constexpr DType types[] = {DType::f32,  DType::u8,  DType::i8,   DType::u16,      DType::i16,        DType::i32,    DType::i64,        DType::string, DType::boolean,
-                             DType::f16,  DType::f64, DType::u32,  DType::u64,      DType::c64,        DType::c128,   DType::bf16,       DType::f8e4m3fn,
-                             DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz, DType::u4, DType::i4, DType::f4e2m1, DType::f8e8m0, DType::u2, DType::i2};
-  if (onnx_number == 27 || onnx_number == 28) return error(Code::unsupported, "element type {} (a float of 6 bits)", onnx_number);
-  if (onnx_number < 1 || onnx_number > static_cast<int64_t>(std::size(types))) {
-    return error(Code::malformed, "element type: want a number of TensorProto.DataType, got {}", onnx_number);
-  }
-  return types[onnx_number - 1];
-}
-
 Result<DType> dtype_attribute(const OpContext& context, std::string_view name, DType otherwise) {
   HR_ASSIGN_OR_RETURN(const int64_t number, context.integer(name, 0));
   if (number == 0) return otherwise;
-  return dtype_of(number);
+  return read_dtype(number);
 }
 
 Result<double> number_input(const OpContext& context, int index) {

@@ -36,7 +36,8 @@ double original(const Axis& axis, const Options& options, int64_t at) {
   const double half_pixel = (x + 0.5) / axis.scale - 0.5;
   if (options.coordinates == "half_pixel") return half_pixel;
   if (options.coordinates == "pytorch_half_pixel") return axis.to > 1 ? half_pixel : 0;
-  if (options.coordinates == "align_corners") return axis.to > 1 ? x * (from - 1) / (to - 1) : 0;
+  // By the scale, as in ONNX's own tests: the resized length is a fraction where the scale makes it one.
+  if (options.coordinates == "align_corners") return axis.to > 1 ? x * (from - 1) / (axis.scale * from - 1) : 0;
   if (options.coordinates == "tf_half_pixel_for_nn") return (x + 0.5) / axis.scale;
   if (options.coordinates == "half_pixel_symmetric") return from / 2 * (1 - to / (axis.scale * from)) + half_pixel;
   if (options.crops()) {

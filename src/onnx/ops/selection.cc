@@ -79,26 +79,26 @@ Status eye_like(OpContext& context) {
 }
 
 template <class T>
-Status fill_range(OpContext& context, T start, T limit, T delta) {
-  if (delta == 0) return make_status(Code::malformed, "a delta of 0");
+Result<Tensor> range_of(T start, T limit, T delta) {
+  if (delta == 0) return error(Code::malformed, "a delta of 0");
   const bool rises = delta > 0;
   uint64_t count = 0;
   if constexpr (std::is_integral_v<T>) {
-    const auto from = static_cast<uint64_t>(static_cast<int64_t>(start)), to = static_cast<uint64_t>(static_cast<int64_t>(limit)),
-               step = static_cast<uint64_t>(static_cast<int64_t>(delta));
+    const auto from = static_cast<uint64_t>(start), to = static_cast<uint64_t>(limit), step = static_cast<uint64_t>(delta);
     if (rises ? start < limit : start > limit) count = ((rises ? to - from : from - to) - 1) / (rises ? step : 0 - step) + 1;
   } else {
     const double steps = std::ceil((static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta));
-    if (steps != steps) return make_status(Code::malformed, "from {} to {} by {}", start, limit, delta);
+    if (steps != steps) return error(Code::malformed, "from {} to {} by {}", start, limit, delta);
     count = steps <= 0 ? 0 : static_cast<uint64_t>(std::min(steps, 2.0 * static_cast<double>(kMaxElements)));
   }
   const auto length = static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{2} * static_cast<uint64_t>(kMaxElements)));
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, DTypeOf<T>::value, {length}));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t checked, count_elements(Dims{length}));
+  Tensor output(DTypeOf<T>::value, {length});
   for (int64_t i = 0; i < length; ++i) {
-    if constexpr (std::is_integral_v<T>) output->data<T>()[i] = static_cast<T>(start + static_cast<T>(i) * delta);
-    else output->data<T>()[i] = static_cast<T>(static_cast<double>(start) + static_cast<double>(i) * static_cast<double>(delta));
+    if constexpr (std::is_integral_v<T>) output.data<T>()[i] = static_cast<T>(start + static_cast<T>(i) * delta);
+    else output.data<T>()[i] = static_cast<T>(static_cast<double>(start) + static_cast<double>(i) * static_cast<double>(delta));
   }
-  return {};
+  return output;
 }
 
 Status range(OpContext& context) {
@@ -108,20 +108,20 @@ Status range(OpContext& context) {
   if (start->elements() != 1 || limit->elements() != 1 || delta->elements() != 1 || start->dtype() != limit->dtype() || start->dtype() != delta->dtype()) {
     return make_status(Code::malformed, "want three scalars of one type");
   }
-  Status status;
-  bool known = dispatch<float, double, int16_t, int32_t, int64_t>(
-      start->dtype(), [&]<class T>() { status = fill_range(context, *start->data<T>(), *limit->data<T>(), *delta->data<T>()); });
+  Result<Tensor> result = tl::unexpected(wrong_type(start->dtype()));
+  dispatch<float, double, int16_t, int32_t, int64_t>(start->dtype(),
+                                                     [&]<class T>() { result = range_of(*start->data<T>(), *limit->data<T>(), *delta->data<T>()); });
   // In float, whatever stash_type: its only other value is wider.
-  known = known || dispatch<f16, bf16>(start->dtype(), [&]<class T>() {
-    status = fill_range(context, to_float(*start->data<T>()), to_float(*limit->data<T>()), to_float(*delta->data<T>()));
-    if (!status.ok()) return;
-    auto outputs = context.take_outputs();
-    const Tensor& wide = *outputs[0].tensor();
-    Tensor narrow(start->dtype(), wide.dims());
-    for (int64_t i = 0; i < wide.elements(); ++i) narrow.data<T>()[i] = from_double<T>(static_cast<double>(wide.data<float>()[i]));
-    context.set(0, std::move(narrow));
+  dispatch<f16, bf16>(start->dtype(), [&]<class T>() {
+    result = range_of(to_float(*start->data<T>()), to_float(*limit->data<T>()), to_float(*delta->data<T>()));
+    if (!result) return;
+    Tensor narrow(start->dtype(), result->dims());
+    for (int64_t i = 0; i < narrow.elements(); ++i) narrow.data<T>()[i] = from_double<T>(static_cast<double>(result->data<float>()[i]));
+    result = std::move(narrow);
   });
-  return known ? status : wrong_type(start->dtype());
+  if (!result) return result.error();
+  context.set(0, std::move(*result));
+  return {};
 }
 
 // An order of all values: NaN is above everything, and all NaN are the same.
