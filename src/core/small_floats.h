@@ -50,7 +50,7 @@ inline constexpr SmallFormat kSmallFormat<f8e5m2>{5, 2, 15, 0x7B, 0x7C, 0x7E};
 template <>
 inline constexpr SmallFormat kSmallFormat<f8e5m2fnuz>{5, 2, 16, 0x7F, 0x80, 0x80, true, false};
 template <>
-inline constexpr SmallFormat kSmallFormat<f4e2m1>{2, 1, 1, 0x7, 0x7, 0x8, false, false};  // no NaN: it becomes -0, as in ml_dtypes
+inline constexpr SmallFormat kSmallFormat<f4e2m1>{2, 1, 1, 0x7, 0x7, 0x8, false, false};  // no NaN: it becomes -0
 template <>
 inline constexpr SmallFormat kSmallFormat<f16>{5, 10, 15, 0x7BFF, 0x7C00, 0x7E00};
 template <>
