@@ -17,7 +17,8 @@ enum class Mode : uint8_t { nearest, linear, cubic };
 
 struct Options {
   Mode mode = Mode::nearest;
-  std::string coordinates = "asymmetric", nearest = "floor";
+  // Before opset 11, whose document leaves the nearest open: down where an axis grows, up where it shrinks, as ONNX Runtime has it.
+  std::string coordinates = "asymmetric", nearest = "by scale";
   double cubic_a = -0.75, extrapolation = 0;
   bool exclude_outside = false, antialias = false;
   bool crops() const { return coordinates == "tf_crop_and_resize"; }
@@ -47,9 +48,9 @@ double original(const Axis& axis, const Options& options, int64_t at) {
   return x / axis.scale;
 }
 
-double nearest(double x, const std::string& mode) {
-  if (mode == "floor") return std::floor(x);
-  if (mode == "ceil") return std::ceil(x);
+double nearest(double x, const std::string& mode, double scale) {
+  if (mode == "floor" || (mode == "by scale" && scale >= 1)) return std::floor(x);
+  if (mode == "ceil" || mode == "by scale") return std::ceil(x);
   if (mode == "round_prefer_ceil") return std::floor(x + 0.5);
   return std::ceil(x - 0.5);
 }
@@ -71,7 +72,7 @@ struct Tap {
 // What an output coordinate takes from the input; indices outside count as the edge's.
 std::vector<Tap> taps_of(const Axis& axis, const Options& options, double x) {
   const auto inside = [&](double index) { return static_cast<int64_t>(std::clamp(index, 0.0, static_cast<double>(axis.from - 1))); };
-  if (options.mode == Mode::nearest) return {{inside(nearest(x, options.nearest)), 1}};
+  if (options.mode == Mode::nearest) return {{inside(nearest(x, options.nearest, axis.scale)), 1}};
   const double stretch = options.antialias ? std::min(axis.scale, 1.0) : 1;
   const double reach = (options.mode == Mode::linear ? 1 : 2) / stretch;
   std::vector<Tap> taps;
