@@ -231,9 +231,9 @@ Status ModelReader::read_attribute_value(AttributeProto& proto, Attribute& attri
     }
     case AttributeProto::SPARSE_TENSORS: return make_status(Code::unsupported, "a list of sparse tensors");
     case AttributeProto::TYPE_PROTOS: return make_status(Code::unsupported, "a list of types");
-    case AttributeProto::UNDEFINED: return make_status(Code::malformed, "neither a type nor a value");
+    case AttributeProto::UNDEFINED: break;  // types that protobuf does not know come as this one
   }
-  return make_status(Code::malformed, "no attribute type has the number {}", static_cast<int>(proto.type()));
+  return make_status(Code::malformed, "neither a type nor a value");
 }
 
 Result<Attribute> ModelReader::read_attribute(AttributeProto& proto, int depth) {
@@ -264,7 +264,9 @@ Status ModelReader::read_nodes(google::protobuf::RepeatedPtrField<NodeProto>& pr
         return read.error().with_context(fmt::format("{}: attribute {}", here(), io::shown_name(attribute.name())));
       }
       if (attribute.name().empty()) return make_status(Code::malformed, "{}: an attribute without a name", here());
-      if (!node.attributes.emplace(attribute.name(), std::move(*read)).second) {
+      // The one sparse attribute of the standard operators (Constant's) is dense here, and has the name of the dense one.
+      const bool sparse = attribute.type() == AttributeProto::SPARSE_TENSOR && attribute.name() == "sparse_value";
+      if (!node.attributes.emplace(sparse ? "value" : attribute.name(), std::move(*read)).second) {
         return make_status(Code::malformed, "{}: attribute {}: there twice", here(), io::shown_name(attribute.name()));
       }
     }

@@ -27,12 +27,13 @@ struct Scope {
 
 class Run {
  public:
-  explicit Run(const Model& model) : model_(model) {}
+  Run(const Model& model, const RunLimits& limits) : model_(model), left_(limits), limits_(limits) {}
 
   Status run_nodes(std::span<const Node> nodes, const std::map<std::string, int64_t>& opsets, std::span<const std::string> kept, Scope& scope,
                    int depth);
   Result<std::vector<Value>> run_graph(const Graph& graph, std::vector<Value> inputs, const std::map<std::string, int64_t>& opsets,
                                        const Scope* outer, int depth);
+  Status charge(uint64_t bytes);
 
  private:
   Result<std::vector<Value>> run_node(const Node& node, const std::map<std::string, int64_t>& opsets, std::span<const Value> inputs,
@@ -41,6 +42,8 @@ class Run {
   const Function* find_function(const Node& node) const;
 
   const Model& model_;
+  RunLimits left_;
+  const RunLimits limits_;
 };
 
 class Subgraphs final : public GraphRunner {
@@ -50,6 +53,7 @@ class Subgraphs final : public GraphRunner {
   Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
     return run_.run_graph(graph, std::move(inputs), opsets_, &scope_, depth_ + 1);
   }
+  Status charge(uint64_t bytes) override { return run_.charge(bytes); }
 
  private:
   Run& run_;
@@ -57,6 +61,12 @@ class Subgraphs final : public GraphRunner {
   const Scope& scope_;
   const int depth_;
 };
+
+Status Run::charge(uint64_t bytes) {
+  if (bytes > left_.made_bytes) return make_status(Code::resource_exhausted, "more than {} bytes in the tensors of a run", limits_.made_bytes);
+  left_.made_bytes -= bytes;
+  return {};
+}
 
 // Every name that a graph or the graphs inside it read.
 void list_reads(std::span<const Node> nodes, std::vector<std::string>& names) {
@@ -88,6 +98,8 @@ Status Run::run_nodes(std::span<const Node> nodes, const std::map<std::string, i
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
+    if (left_.nodes == 0) return make_status(Code::resource_exhausted, "{}: more than {} nodes in a run", node.describe(i), limits_.nodes);
+    --left_.nodes;
     std::vector<Value> inputs;
     for (const std::string& name : node.inputs) {
       const Value* value = name.empty() ? nullptr : scope.find(name);
@@ -214,7 +226,7 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
 
 }  // namespace
 
-Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs) {
+Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs, const RunLimits& limits) {
   std::vector<Value> bound;
   for (const ValueInfo& input : model.graph.inputs) {
     const auto found = inputs.find(input.name);
@@ -228,7 +240,7 @@ Result<std::map<std::string, Value>> interpret(const Model& model, const std::ma
     const bool known = std::ranges::find(model.graph.inputs, name, &ValueInfo::name) != model.graph.inputs.end();
     if (!known) return error(Code::invalid_argument, "input {}: the model has none of that name", name);
   }
-  HR_ASSIGN_OR_RETURN(std::vector<Value> results, Run(model).run_graph(model.graph, std::move(bound), model.opsets, nullptr, 0));
+  HR_ASSIGN_OR_RETURN(std::vector<Value> results, Run(model, limits).run_graph(model.graph, std::move(bound), model.opsets, nullptr, 0));
   std::map<std::string, Value> outputs;
   for (size_t i = 0; i < results.size(); ++i) outputs[model.graph.outputs[i].name] = std::move(results[i]);
   return outputs;

@@ -15,12 +15,14 @@
 
 namespace headrace::onnx {
 
-// Runs graphs that an operator holds (If, Loop, Scan, SequenceMap).
+// Runs graphs that an operator holds (If, Loop, Scan, SequenceMap), and counts what operators make.
 class GraphRunner {
  public:
   virtual ~GraphRunner() = default;
   // `inputs` are bound to the graph's inputs in order; outer values are visible to it.
   virtual Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) = 0;
+  // Asked before a tensor is made. Errors: resource_exhausted.
+  virtual Status charge(uint64_t bytes) = 0;
 };
 
 // One call of an operator. Errors that it returns need not name the node: the caller does.
