@@ -14,7 +14,7 @@ namespace {
 
 // A number of any type without loss: a float, or an integer of 64 bits, which may be unsigned.
 struct Number {
-  enum class Kind : uint8_t { real, whole, natural } kind;
+  enum class Kind : uint8_t { real, whole, natural } kind = Kind::whole;
   double real = 0;
   int64_t whole = 0;  // the bits of a natural one
 };
@@ -102,28 +102,28 @@ Status cast_to(OpContext& context, DType to, const Rules& rules) {
     context.set(0, *input);
     return {};
   }
-  std::vector<Number> numbers;
-  numbers.reserve(static_cast<size_t>(input->elements()));
-  bool known = dispatch_real(input->dtype(), [&]<class T>() {
-    for (int64_t i = 0; i < input->elements(); ++i) numbers.push_back(number_of(input->data<T>()[i]));
-  });
-  if (input->dtype() == DType::string) {
-    known = true;
-    for (const std::string& text : input->values<std::string>()) {
-      HR_ASSIGN_OR_RETURN(const Number number, parse_number(text));
-      numbers.push_back(number);
-    }
-  }
-  if (!known) return wrong_type(input->dtype());
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, to, input->dims()));
-  known = dispatch_real(to, [&]<class T>() {
-    for (size_t i = 0; i < numbers.size(); ++i) output->data<T>()[i] = converted<T>(numbers[i], rules);
+  // One function reads, another writes, so that types do not meet in pairs.
+  Number (*read)(const Tensor&, int64_t) = nullptr;
+  void (*write)(Tensor&, int64_t, const Number&, const Rules&) = nullptr;
+  dispatch_real(input->dtype(), [&]<class T>() { read = [](const Tensor& from, int64_t i) { return number_of(from.data<T>()[i]); }; });
+  dispatch_real(to, [&]<class T>() {
+    write = [](Tensor& into, int64_t i, const Number& number, const Rules& own) { into.data<T>()[i] = converted<T>(number, own); };
   });
-  if (to == DType::string) {
-    known = true;
-    for (size_t i = 0; i < numbers.size(); ++i) output->data<std::string>()[i] = text_of(input->dtype(), numbers[i]);
+  const bool from_text = input->dtype() == DType::string, to_text = to == DType::string;
+  if (read == nullptr && !from_text) return wrong_type(input->dtype());
+  if (write == nullptr && !to_text) return wrong_type(to);
+  for (int64_t i = 0; i < input->elements(); ++i) {
+    Number number;
+    if (from_text) {
+      HR_ASSIGN_OR_RETURN(number, parse_number(input->data<std::string>()[i]));
+    } else {
+      number = read(*input, i);
+    }
+    if (to_text) output->data<std::string>()[i] = text_of(input->dtype(), number);
+    else write(*output, i, number, rules);
   }
-  return known ? Status() : wrong_type(to);
+  return {};
 }
 
 Result<Rules> rules_of(const OpContext& context) {

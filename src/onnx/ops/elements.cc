@@ -49,19 +49,50 @@ void fill(Tensor& to, const Tensor& one) {
   for (int64_t i = 0; i < to.elements(); ++i) copy_elements(to, i, one, 0);
 }
 
-Tensor transposed(const Tensor& from, std::span<const int> perm) {
+namespace {
+
+uint64_t bytes_of(const Tensor& source, int64_t count) {
+  if (source.dtype() != DType::string) return static_cast<uint64_t>(count) * dtype_bytes(source.dtype());
+  size_t longest = 0;
+  for (const std::string& text : source.values<std::string>()) longest = std::max(longest, text.size());
+  return static_cast<uint64_t>(count) * (sizeof(std::string) + longest);
+}
+
+}  // namespace
+
+Result<Tensor> make_for(OpContext& context, const Tensor& source, Dims dims) {
+  HR_ASSIGN_OR_RETURN(const int64_t count, count_elements(dims));
+  HR_RETURN_IF_ERROR(context.graphs().charge(bytes_of(source, count)));
+  return Tensor(source.dtype(), std::move(dims));
+}
+
+Result<Tensor*> make_for(OpContext& context, int output, const Tensor& source, Dims dims) {
+  if (source.dtype() == DType::string) {
+    HR_ASSIGN_OR_RETURN(const int64_t count, count_elements(dims));
+    HR_RETURN_IF_ERROR(context.graphs().charge(bytes_of(source, count)));
+  }
+  return context.make(output, source.dtype(), std::move(dims));
+}
+
+Result<Tensor> make_numbers(OpContext& context, DType dtype, Dims dims) {
+  HR_ASSIGN_OR_RETURN(const int64_t count, count_elements(dims));
+  HR_RETURN_IF_ERROR(context.graphs().charge(static_cast<uint64_t>(count) * dtype_bytes(dtype)));
+  return Tensor(dtype, std::move(dims));
+}
+
+Result<Tensor> transposed(OpContext& context, const Tensor& from, std::span<const int> perm) {
   const Dims strides = contiguous_strides(from.dims());
   Dims dims, steps;
   for (const int axis : perm) {
     dims.push_back(from.dim(axis));
     steps.push_back(strides[static_cast<size_t>(axis)]);
   }
-  Tensor to(from.dtype(), dims);
+  HR_ASSIGN_OR_RETURN(Tensor to, make_for(context, from, dims));
   copy_strided(to, from, steps);
   return to;
 }
 
-Result<Tensor> concatenated(std::span<const Tensor> parts, int axis) {
+Result<Tensor> concatenated(OpContext& context, std::span<const Tensor> parts, int axis) {
   if (parts.empty()) return error(Code::malformed, "nothing to put together");
   Dims dims = parts[0].dims();
   int64_t length = 0;
@@ -77,8 +108,12 @@ Result<Tensor> concatenated(std::span<const Tensor> parts, int axis) {
     }
   }
   dims[static_cast<size_t>(axis)] = length;
-  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
+  HR_ASSIGN_OR_RETURN(const int64_t count, count_elements(dims));
+  uint64_t bytes = 0;
+  for (const Tensor& part : parts) bytes += bytes_of(part, part.elements());
+  HR_RETURN_IF_ERROR(context.graphs().charge(bytes));
   Tensor result(parts[0].dtype(), dims);
+  if (count == 0) return result;
   const int64_t outer = product(dims, 0, axis), inner = product(dims, axis + 1, result.rank());
   int64_t start = 0;
   for (const Tensor& part : parts) {
@@ -89,10 +124,11 @@ Result<Tensor> concatenated(std::span<const Tensor> parts, int axis) {
   return result;
 }
 
-Tensor part_of(const Tensor& from, int axis, int64_t start, int64_t length) {
+Result<Tensor> part_of(OpContext& context, const Tensor& from, int axis, int64_t start, int64_t length) {
   Dims dims = from.dims();
   dims[static_cast<size_t>(axis)] = length;
-  Tensor part(from.dtype(), dims);
+  HR_ASSIGN_OR_RETURN(Tensor part, make_for(context, from, dims));
+  if (part.elements() == 0) return part;
   const int64_t outer = product(dims, 0, axis), inner = product(dims, axis + 1, from.rank());
   for (int64_t o = 0; o < outer; ++o) copy_elements(part, o * length * inner, from, (o * from.dim(axis) + start) * inner, length * inner);
   return part;

@@ -2,7 +2,7 @@
 // What the operators that move and convert elements share.
 
 #include <complex>
-#include <functional>
+#include <limits>
 
 #include "onnx/op.h"
 
@@ -14,12 +14,20 @@ void copy_elements(Tensor& to, int64_t to_at, const Tensor& from, int64_t from_a
 void copy_strided(Tensor& to, const Tensor& from, std::span<const int64_t> strides, int64_t offset = 0);
 // Every element is `one`'s only one.
 void fill(Tensor& to, const Tensor& one);
+
+// Tensors for the elements of `source`, each of them any number of times: checked and charged to the run as OpContext::make does, texts by
+// the longest. Errors: malformed, resource_exhausted.
+Result<Tensor> make_for(OpContext& context, const Tensor& source, Dims dims);
+Result<Tensor*> make_for(OpContext& context, int output, const Tensor& source, Dims dims);
+// A tensor of numbers, charged as well.
+Result<Tensor> make_numbers(OpContext& context, DType dtype, Dims dims);
+
 // The permutation of axes `perm`, which names each once.
-Tensor transposed(const Tensor& from, std::span<const int> perm);
+Result<Tensor> transposed(OpContext& context, const Tensor& from, std::span<const int> perm);
 // Parts of one type, along `axis` in order; their other dims agree. Errors: malformed, resource_exhausted.
-Result<Tensor> concatenated(std::span<const Tensor> parts, int axis);
+Result<Tensor> concatenated(OpContext& context, std::span<const Tensor> parts, int axis);
 // `length` places along `axis` from `start` on, which lie inside.
-Tensor part_of(const Tensor& from, int axis, int64_t start, int64_t length);
+Result<Tensor> part_of(OpContext& context, const Tensor& from, int axis, int64_t start, int64_t length);
 
 // Axes counted from the front, each once. Errors: malformed.
 Result<std::vector<int>> normalize_axes(std::span<const int64_t> axes, int rank);

@@ -32,7 +32,7 @@ Status gather(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const int64_t place, place_of(value, data->dim(axis)));
     places.push_back(place);
   }
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, data->dtype(), dims));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *data, dims));
   if (output->elements() == 0) return {};
   const int64_t outer = product(data->dims(), 0, axis), inner = product(data->dims(), axis + 1, data->rank());
   int64_t at = 0;
@@ -70,7 +70,7 @@ Status gather_elements(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* indices, context.input(1));
   HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, *data, 0));
   HR_ASSIGN_OR_RETURN(const Dims offsets, element_offsets(context, *data, *indices, axis));
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, data->dtype(), indices->dims()));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *data, indices->dims()));
   for (size_t i = 0; i < offsets.size(); ++i) copy_elements(*output, static_cast<int64_t>(i), *data, offsets[i]);
   return {};
 }
@@ -117,7 +117,7 @@ Status gather_nd(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* indices, context.input(1));
   HR_ASSIGN_OR_RETURN(const int64_t batch_dims, context.integer("batch_dims", 0));
   HR_ASSIGN_OR_RETURN(const Slices slices, slices_of(context, *data, *indices, batch_dims));
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, data->dtype(), slices.dims));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *data, slices.dims));
   int64_t at = 0;
   for (const int64_t offset : slices.offsets) {
     copy_elements(*output, at, *data, offset, slices.size);
@@ -189,7 +189,8 @@ Status scatter_elements(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Reduction reduction, reduction_of(context));
   HR_RETURN_IF_ERROR(check_updates(*data, *updates, indices->dims()));
   HR_ASSIGN_OR_RETURN(const Dims offsets, element_offsets(context, *data, *indices, axis));
-  Tensor output = data->clone();
+  HR_ASSIGN_OR_RETURN(Tensor output, make_for(context, *data, data->dims()));
+  copy_elements(output, 0, *data, 0, output.elements());
   for (size_t i = 0; i < offsets.size(); ++i) HR_RETURN_IF_ERROR(put(output, offsets[i], *updates, static_cast<int64_t>(i), 1, reduction));
   context.set(0, std::move(output));
   return {};
@@ -202,7 +203,8 @@ Status scatter_nd(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Reduction reduction, reduction_of(context));
   HR_ASSIGN_OR_RETURN(const Slices slices, slices_of(context, *data, *indices, 0));
   HR_RETURN_IF_ERROR(check_updates(*data, *updates, slices.dims));
-  Tensor output = data->clone();
+  HR_ASSIGN_OR_RETURN(Tensor output, make_for(context, *data, data->dims()));
+  copy_elements(output, 0, *data, 0, output.elements());
   int64_t from = 0;
   for (const int64_t offset : slices.offsets) {
     HR_RETURN_IF_ERROR(put(output, offset, *updates, from, slices.size, reduction));
@@ -229,7 +231,8 @@ Status tensor_scatter(OpContext& context) {
     HR_ASSIGN_OR_RETURN(starts, context.integers(2));
     if (std::ssize(starts) != cache->dim(0)) return make_status(Code::malformed, "write_indices: want {}, got {}", cache->dim(0), starts.size());
   }
-  Tensor output = cache->clone();
+  HR_ASSIGN_OR_RETURN(Tensor output, make_for(context, *cache, cache->dims()));
+  copy_elements(output, 0, *cache, 0, output.elements());
   if (update->elements() == 0) {
     context.set(0, std::move(output));
     return {};
@@ -262,7 +265,7 @@ Status compress(OpContext& context) {
   }
   Dims dims = input.dims();
   dims[static_cast<size_t>(axis)] = std::ssize(places);
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input.dtype(), dims));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, input, dims));
   if (output->elements() == 0) return {};
   const int64_t outer = product(dims, 0, axis), inner = product(dims, axis + 1, input.rank());
   int64_t at = 0;

@@ -18,7 +18,8 @@ Status transpose(OpContext& context) {
     HR_ASSIGN_OR_RETURN(perm, normalize_axes(given, input->rank()));
     if (std::ssize(perm) != input->rank()) return make_status(Code::malformed, "perm [{}]: want all {} axes", fmt::join(given, ", "), input->rank());
   }
-  context.set(0, transposed(*input, perm));
+  HR_ASSIGN_OR_RETURN(Tensor output, transposed(context, *input, perm));
+  context.set(0, std::move(output));
   return {};
 }
 
@@ -26,7 +27,7 @@ Status expand(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   HR_ASSIGN_OR_RETURN(const Dims wanted, context.integers(1));
   HR_ASSIGN_OR_RETURN(const Dims dims, broadcast(input->dims(), wanted));
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), dims));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *input, dims));
   copy_strided(*output, *input, broadcast_strides(input->dims(), dims));
   return {};
 }
@@ -43,7 +44,7 @@ Status tile(OpContext& context) {
     }
     dims[axis] *= repeats[axis];
   }
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), dims));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *input, dims));
   if (output->elements() == 0) return {};
   const Dims strides = contiguous_strides(input->dims());
   Dims index(dims.size(), 0);
@@ -65,7 +66,7 @@ Status concat(OpContext& context) {
   if (parts.empty() || !context.has("axis")) return make_status(Code::malformed, "want inputs and an axis");
   HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", 0));
   HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, parts[0].rank()));
-  HR_ASSIGN_OR_RETURN(Tensor all, concatenated(parts, axis));
+  HR_ASSIGN_OR_RETURN(Tensor all, concatenated(context, parts, axis));
   context.set(0, std::move(all));
   return {};
 }
@@ -110,7 +111,8 @@ Status split(OpContext& context) {
   int64_t start = 0;
   for (int i = 0; i < context.num_outputs(); ++i) {
     const int64_t length = lengths[static_cast<size_t>(i)];
-    context.set(i, part_of(*input, axis, start, length));
+    HR_ASSIGN_OR_RETURN(Tensor part, part_of(context, *input, axis, start, length));
+    context.set(i, std::move(part));
     start += length;
   }
   return {};
@@ -158,7 +160,7 @@ Status slice(OpContext& context) {
     offset += start * strides[axis];
     strides[axis] = dims[axis] == 1 ? strides[axis] : strides[axis] * step;
   }
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), dims));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *input, dims));
   copy_strided(*output, *input, strides, offset);
   return {};
 }
@@ -248,7 +250,7 @@ Status pad(OpContext& context) {
     dims[axis] += before + after;
     if (mode != PadAxis::Mode::constant && own.length == 0 && dims[axis] > 0) return make_status(Code::malformed, "axis {}: no elements to pad with", axis);
   }
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), dims));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *input, dims));
   pad_with(*output, *input, axes, value);
   return {};
 }
@@ -275,7 +277,7 @@ Status center_crop_pad(OpContext& context) {
     }
     dims[axis] = wanted[i];
   }
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), dims));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *input, dims));
   pad_with(*output, *input, axes, Tensor(input->dtype(), {}));
   return {};
 }
@@ -306,8 +308,9 @@ Status depth_to_space(OpContext& context) {
   const int64_t b = given.size, depth = input.dim(1) / (b * b);
   if (input.dim(1) % (b * b) != 0) return make_status(Code::malformed, "{} channels in blocks of {} x {}", input.dim(1), b, b);
   const int64_t n = input.dim(0), h = input.dim(2), w = input.dim(3);
-  Tensor moved = given.columns_first ? transposed(input.reshaped({n, depth, b, b, h, w}), std::vector<int>{0, 1, 4, 2, 5, 3})
-                                     : transposed(input.reshaped({n, b, b, depth, h, w}), std::vector<int>{0, 3, 4, 1, 5, 2});
+  const Tensor split = input.reshaped(given.columns_first ? Dims{n, depth, b, b, h, w} : Dims{n, b, b, depth, h, w});
+  const std::vector<int> perm = given.columns_first ? std::vector<int>{0, 1, 4, 2, 5, 3} : std::vector<int>{0, 3, 4, 1, 5, 2};
+  HR_ASSIGN_OR_RETURN(const Tensor moved, transposed(context, split, perm));
   const Dims dims = {n, depth, h * b, w * b};
   HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
   context.set(0, moved.reshaped(dims));
@@ -324,7 +327,8 @@ Status space_to_depth(OpContext& context) {
   const std::vector<int> perm = given.columns_first ? std::vector<int>{0, 1, 3, 5, 2, 4} : std::vector<int>{0, 3, 5, 1, 2, 4};
   const Dims dims = {n, c * b * b, h, w};
   HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
-  context.set(0, transposed(input.reshaped({n, c, h, b, w, b}), perm).reshaped(dims));
+  HR_ASSIGN_OR_RETURN(const Tensor moved, transposed(context, input.reshaped({n, c, h, b, w, b}), perm));
+  context.set(0, moved.reshaped(dims));
   return {};
 }
 
@@ -338,7 +342,7 @@ Status reverse_sequence(OpContext& context) {
   }
   const int64_t steps = input->dims()[static_cast<size_t>(time)], rows = input->dims()[static_cast<size_t>(batch)];
   if (std::ssize(lengths) != rows) return make_status(Code::malformed, "sequence_lens: want {}, got {}", rows, lengths.size());
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), input->dims()));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *input, input->dims()));
   if (output->elements() == 0) return {};
   const int64_t inner = product(input->dims(), 2, input->rank()), row_stride = batch == 0 ? steps : 1, step_stride = time == 0 ? rows : 1;
   for (int64_t row = 0; row < rows; ++row) {
@@ -360,7 +364,7 @@ Status trilu(OpContext& context) {
     HR_ASSIGN_OR_RETURN(k, integer_input(context, 1));
   }
   if (input->rank() < 2) return make_status(Code::malformed, "want matrices, got [{}]", fmt::join(input->dims(), ", "));
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), input->dims()));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *input, input->dims()));
   const int64_t rows = input->dim(input->rank() - 2), columns = input->dim(input->rank() - 1);
   for (int64_t at = 0; at < input->elements(); ++at) {
     const int64_t diagonal = at % columns - at / columns % rows;

@@ -49,15 +49,22 @@ Result<Granularity> granularity_of(const OpContext& context, const Tensor& x, co
   return granularity;
 }
 
-// All elements as double; none of the types that these operators take loses anything.
-Result<std::vector<double>> numbers_of(const Tensor& tensor, const char* what) {
-  std::vector<double> numbers;
-  numbers.reserve(static_cast<size_t>(tensor.elements()));
+// What reads an element as double; none of the types that these operators take loses anything.
+using Reader = double (*)(const Tensor&, int64_t);
+Result<Reader> reader_of(const Tensor& tensor, const char* what) {
+  Reader reader = nullptr;
   const bool known = dispatch<float, double, f16, bf16, int32_t, int16_t, uint16_t, int8_t, uint8_t, i4, u4, i2, u2, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz,
                               f8e8m0, f4e2m1>(tensor.dtype(), [&]<class T>() {
-    for (const T value : tensor.values<T>()) numbers.push_back(static_cast<double>(worth(value)));
+    reader = [](const Tensor& from, int64_t i) { return static_cast<double>(worth(from.data<T>()[i])); };
   });
   if (!known) return error(Code::malformed, "{}: does not take {}", what, dtype_name(tensor.dtype()));
+  return reader;
+}
+
+Result<std::vector<double>> numbers_of(const Tensor& tensor, const char* what) {
+  HR_ASSIGN_OR_RETURN(const Reader reader, reader_of(tensor, what));
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < tensor.elements(); ++i) numbers.push_back(reader(tensor, i));
   return numbers;
 }
 
@@ -109,7 +116,7 @@ Result<DType> division_type(const OpContext& context, const Tensor& x) {
 Status quantize_linear(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* x, context.input(0));
   HR_ASSIGN_OR_RETURN(const Parameters parameters, parameters_of(context, *x));
-  HR_ASSIGN_OR_RETURN(const std::vector<double> numbers, numbers_of(*x, "x"));
+  HR_ASSIGN_OR_RETURN(const Reader number, reader_of(*x, "x"));
   HR_ASSIGN_OR_RETURN(const int64_t saturate, context.integer("saturate", 1));
   HR_ASSIGN_OR_RETURN(const DType division, division_type(context, *x));
   HR_ASSIGN_OR_RETURN(const auto round, rounding_to(division));
@@ -123,7 +130,7 @@ Status quantize_linear(OpContext& context) {
   dispatch_real(dtype, [&]<class T>() {
     for (int64_t i = 0; i < output->elements(); ++i) {
       const size_t s = parameters.granularity.scale_of(i);
-      const double quotient = round(round(numbers[static_cast<size_t>(i)]) / round(parameters.scales[s]));
+      const double quotient = round(round(number(*x, i)) / round(parameters.scales[s]));
       const double whole = kIsCode<T> ? quotient : std::nearbyint(quotient);
       output->data<T>()[i] = from_double<T>(whole + parameters.zeros[s], saturate != 0);
     }
@@ -139,14 +146,14 @@ Status dequantize_linear(OpContext& context) {
     return make_status(Code::malformed, "zero point: want {}, got {}", dtype_name(x->dtype()), dtype_name(context.value(2).tensor()->dtype()));
   }
   if (!is_quantized(x->dtype()) && x->dtype() != DType::i32) return wrong_type(x->dtype());
-  HR_ASSIGN_OR_RETURN(const std::vector<double> numbers, numbers_of(*x, "x"));
+  HR_ASSIGN_OR_RETURN(const Reader number, reader_of(*x, "x"));
   HR_ASSIGN_OR_RETURN(const DType dtype, dtype_attribute(context, "output_dtype", scale->dtype()));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, dtype, x->dims()));
   // The difference in float, the product rounded once: an f16 would overflow before its scale.
   const bool known = dispatch<float, f16, bf16>(dtype, [&]<class T>() {
     for (int64_t i = 0; i < output->elements(); ++i) {
       const size_t s = parameters.granularity.scale_of(i);
-      const auto difference = static_cast<float>(numbers[static_cast<size_t>(i)] - parameters.zeros[s]);
+      const auto difference = static_cast<float>(number(*x, i) - parameters.zeros[s]);
       output->data<T>()[i] = from_double<T>(static_cast<double>(difference) * parameters.scales[s]);
     }
   });
@@ -163,7 +170,7 @@ Status dynamic_quantize_linear(OpContext& context) {
   }
   const float scale = (high - low) / 255;
   const auto zero = saturated<uint8_t>(std::nearbyint(static_cast<double>(-low / scale)));  // nothing but zeros: 0 / 0, which becomes 0
-  Tensor output(DType::u8, x->dims());
+  HR_ASSIGN_OR_RETURN(Tensor output, make_numbers(context, DType::u8, x->dims()));
   for (int64_t i = 0; i < x->elements(); ++i) {
     output.data<uint8_t>()[i] = saturated<uint8_t>(static_cast<double>(std::nearbyint(x->data<float>()[i] / scale) + static_cast<float>(zero)));
   }

@@ -108,13 +108,14 @@ void resize_nearest(Tensor& output, const Tensor& input, const std::vector<Axis>
   } while (next_index(index, output.dims()));
 }
 
-Result<std::vector<double>> resize_weighted(std::vector<double> values, Dims dims, const std::vector<Axis>& axes, const Options& options) {
+Result<std::vector<double>> resize_weighted(OpContext& context, std::vector<double> values, Dims dims, const std::vector<Axis>& axes, const Options& options) {
   for (size_t i = 0; i < axes.size(); ++i) {
     const Axis& axis = axes[i];
     if (axis.stays(options)) continue;
     const int64_t outer = product(dims, 0, static_cast<int>(i)), inner = product(dims, static_cast<int>(i) + 1, static_cast<int>(dims.size()));
     dims[i] = axis.to;
     HR_ASSIGN_OR_RETURN(const int64_t count, count_elements(dims));
+    HR_RETURN_IF_ERROR(context.graphs().charge(static_cast<uint64_t>(count) * sizeof(double)));
     std::vector<double> next(static_cast<size_t>(count), 0);
     for (int64_t to = 0; to < axis.to; ++to) {
       for (const Tap& tap : taps_of(axis, options, original(axis, options, to))) {
@@ -148,7 +149,7 @@ Status resize_with(OpContext& context, const Tensor& input, const std::vector<Ax
       return make_status(Code::resource_exhausted, "a scale of {} with antialias", axis.scale);
     }
   }
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input.dtype(), dims));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, input, dims));
   if (output->elements() == 0) return {};
   if (options.mode == Mode::nearest) {
     Tensor extrapolated(input.dtype(), {});
@@ -160,7 +161,7 @@ Status resize_with(OpContext& context, const Tensor& input, const std::vector<Ax
   const bool known = dispatch_number(input.dtype(), [&]<class T>() {
     std::vector<double> values;
     for (const T value : input.values<T>()) values.push_back(static_cast<double>(worth(value)));
-    const auto resized = resize_weighted(std::move(values), input.dims(), axes, options);
+    const auto resized = resize_weighted(context, std::move(values), input.dims(), axes, options);
     if (!resized) {
       status = resized.error();
       return;

@@ -46,8 +46,9 @@ Status one_hot(OpContext& context) {
   const auto depth = saturated<int64_t>(wanted_depth);
   Dims dims = indices->dims();
   dims.insert(dims.begin() + axis, depth);
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, values->dtype(), dims));
-  fill(*output, part_of(values->reshaped({2}), 0, 0, 1));
+  HR_ASSIGN_OR_RETURN(const Tensor off, part_of(context, values->reshaped({2}), 0, 0, 1));
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *values, dims));
+  fill(*output, off);
   if (output->elements() == 0) return {};
   const int64_t inner = product(dims, axis + 1, output->rank());
   const bool known = dispatch_number(indices->dtype(), [&]<class T>() {
@@ -79,7 +80,7 @@ Status eye_like(OpContext& context) {
 }
 
 template <class T>
-Result<Tensor> range_of(T start, T limit, T delta) {
+Result<Tensor> range_of(OpContext& context, T start, T limit, T delta) {
   if (delta == 0) return error(Code::malformed, "a delta of 0");
   const bool rises = delta > 0;
   uint64_t count = 0;
@@ -92,8 +93,7 @@ Result<Tensor> range_of(T start, T limit, T delta) {
     count = steps <= 0 ? 0 : static_cast<uint64_t>(std::min(steps, 2.0 * static_cast<double>(kMaxElements)));
   }
   const auto length = static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{2} * static_cast<uint64_t>(kMaxElements)));
-  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t checked, count_elements(Dims{length}));
-  Tensor output(DTypeOf<T>::value, {length});
+  HR_ASSIGN_OR_RETURN(Tensor output, make_numbers(context, DTypeOf<T>::value, {length}));
   for (int64_t i = 0; i < length; ++i) {
     if constexpr (std::is_integral_v<T>) output.data<T>()[i] = static_cast<T>(start + static_cast<T>(i) * delta);
     else output.data<T>()[i] = static_cast<T>(static_cast<double>(start) + static_cast<double>(i) * static_cast<double>(delta));
@@ -110,10 +110,10 @@ Status range(OpContext& context) {
   }
   Result<Tensor> result = tl::unexpected(wrong_type(start->dtype()));
   dispatch<float, double, int16_t, int32_t, int64_t>(start->dtype(),
-                                                     [&]<class T>() { result = range_of(*start->data<T>(), *limit->data<T>(), *delta->data<T>()); });
+                                                     [&]<class T>() { result = range_of(context, *start->data<T>(), *limit->data<T>(), *delta->data<T>()); });
   // In float, whatever stash_type: its only other value is wider.
   dispatch<f16, bf16>(start->dtype(), [&]<class T>() {
-    result = range_of(to_float(*start->data<T>()), to_float(*limit->data<T>()), to_float(*delta->data<T>()));
+    result = range_of(context, to_float(*start->data<T>()), to_float(*limit->data<T>()), to_float(*delta->data<T>()));
     if (!result) return;
     Tensor narrow(start->dtype(), result->dims());
     for (int64_t i = 0; i < narrow.elements(); ++i) narrow.data<T>()[i] = from_double<T>(static_cast<double>(result->data<float>()[i]));
@@ -153,7 +153,8 @@ Status top_k(OpContext& context) {
   if (k < 0 || k > length) return make_status(Code::malformed, "k: want 0 to {}, got {}", length, k);
   Dims dims = input->dims();
   dims[static_cast<size_t>(axis)] = k;
-  Tensor values(input->dtype(), dims), indices(DType::i64, dims);
+  HR_ASSIGN_OR_RETURN(Tensor values, make_numbers(context, input->dtype(), dims));
+  HR_ASSIGN_OR_RETURN(Tensor indices, make_numbers(context, DType::i64, dims));
   const bool known = dispatch_number(input->dtype(), [&]<class T>() {
     if (values.elements() == 0) return;
     const int64_t outer = product(dims, 0, axis), inner = product(dims, axis + 1, input->rank());
@@ -185,6 +186,7 @@ Status unique(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(wanted, input.rank()));
   const int64_t length = input.dim(axis), outer = product(input.dims(), 0, axis), inner = product(input.dims(), axis + 1, input.rank());
   const int64_t size = length == 0 ? 0 : input.elements() / length;
+  HR_RETURN_IF_ERROR(context.graphs().charge(static_cast<uint64_t>(length) * 4 * sizeof(int64_t)));
   Dims order(static_cast<size_t>(length)), firsts, inverse(static_cast<size_t>(length)), counts;
   std::iota(order.begin(), order.end(), 0);
   bool known = false;
@@ -229,7 +231,7 @@ Status unique(OpContext& context) {
   const int64_t found = std::ssize(firsts);
   Dims dims = input.dims();
   dims[static_cast<size_t>(axis)] = found;
-  Tensor values(input.dtype(), dims);
+  HR_ASSIGN_OR_RETURN(Tensor values, make_for(context, input, dims));
   if (values.elements() > 0) {
     for (int64_t o = 0; o < outer; ++o) {
       for (int64_t i = 0; i < found; ++i) {

@@ -135,7 +135,7 @@ Status split_to_sequence(OpContext& context) {
   int64_t start = 0;
   for (const int64_t own : lengths) {
     if (own < 0 || own > length - start) return make_status(Code::malformed, "split [{}]: want a sum of {}", fmt::join(lengths, ", "), length);
-    Tensor part = part_of(*input, axis, start, own);
+    HR_ASSIGN_OR_RETURN(Tensor part, part_of(context, *input, axis, start, own));
     start += own;
     if (keep == 0 && !context.has_input(1)) {
       Dims dims = part.dims();
@@ -162,7 +162,7 @@ Status concat_from_sequence(OpContext& context) {
     dims.insert(dims.begin() + std::min<int64_t>(axis, std::ssize(dims)), 1);
     part = part.reshaped(dims);
   }
-  HR_ASSIGN_OR_RETURN(Tensor all, concatenated(parts, axis));
+  HR_ASSIGN_OR_RETURN(Tensor all, concatenated(context, parts, axis));
   context.set(0, std::move(all));
   return {};
 }

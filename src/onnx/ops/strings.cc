@@ -21,8 +21,8 @@ Status string_concat(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* left, strings_input(context, 0));
   HR_ASSIGN_OR_RETURN(const Tensor* right, strings_input(context, 1));
   HR_ASSIGN_OR_RETURN(const Dims dims, broadcast(left->dims(), right->dims()));
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, DType::string, dims));
-  Tensor ends(DType::string, dims);
+  HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *left, dims));
+  HR_ASSIGN_OR_RETURN(Tensor ends, make_for(context, *right, dims));
   copy_strided(*output, *left, broadcast_strides(left->dims(), dims));
   copy_strided(ends, *right, broadcast_strides(right->dims(), dims));
   for (int64_t i = 0; i < output->elements(); ++i) output->data<std::string>()[i] += ends.data<std::string>()[i];
