@@ -55,20 +55,23 @@ void run(const onnx::Model& model) {
   for (const auto& [name, value] : *outputs) check_value(value);
 }
 
+void parse_and_run(std::span<const std::byte> bytes) {
+  static fuzz::Reached reached("nodes with attributes");
+  reached.input();
+  const auto model = onnx::parse_model(bytes, "");
+  if (!model) {
+    if (model.error().message().empty()) std::abort();
+    return;
+  }
+  if (std::ranges::any_of(model->graph.nodes, [](const onnx::Node& node) { return !node.attributes.empty(); })) reached.hit();
+  run(*model);
+}
+
 }  // namespace
 }  // namespace headrace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace headrace;
-  static fuzz::Reached reached("nodes with attributes");
-  reached.input();
-  const auto model = onnx::parse_model({reinterpret_cast<const std::byte*>(data), size}, "");
-  if (!model) {
-    if (model.error().message().empty()) std::abort();
-    return 0;
-  }
-  if (std::ranges::any_of(model->graph.nodes, [](const onnx::Node& node) { return !node.attributes.empty(); })) reached.hit();
-  run(*model);
+  headrace::parse_and_run({reinterpret_cast<const std::byte*>(data), size});
   return 0;
 }
 

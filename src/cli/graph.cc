@@ -30,11 +30,14 @@ using onnx::Value;
 using Values = std::map<std::string, Value>;
 
 constexpr std::string_view kAbout =
-    "headrace graph - ONNX models\n\n"
-    "  headrace graph run MODEL.onnx       run it once, show or write its outputs\n"
-    "  headrace graph bench MODEL.onnx     measure how long a run takes\n"
-    "  headrace graph explain MODEL.onnx   its inputs, outputs and nodes\n\n"
-    "Every operator is computed by its reference on the host. headrace graph run --help shows the options.\n";
+    "headrace graph - run, measure or explain an ONNX model\n\n"
+    "Usage: headrace graph run MODEL [options]       run it once, show or write its outputs\n"
+    "       headrace graph bench MODEL [options]     measure how long a run takes\n"
+    "       headrace graph explain MODEL             its inputs, outputs and nodes\n\n"
+    "Every operator is computed by its reference on the host. headrace graph run --help shows the options.\n\n"
+    "Examples:\n"
+    "  headrace graph explain model.onnx\n"
+    "  headrace graph run model.onnx --random 1\n";
 
 constexpr std::string_view kAboutRun =
     "headrace graph run - run an ONNX model once\n\n"
@@ -351,7 +354,7 @@ Status graph_command(const std::vector<std::string>& args) {
     fmt::print("{}", kAbout);
     return {};
   }
-  return make_status(Code::invalid_argument, "want run, bench or explain, got \"{}\"", what);
+  return make_status(Code::invalid_argument, "want run, bench or explain and a MODEL, got \"{}\"", what);
 }
 
 }  // namespace headrace::cli

@@ -12,6 +12,7 @@
 #include "io/mapped_file.h"
 #include "io/shown_name.h"
 #include "onnx/tensor_proto.h"
+#include "onnx/wire.h"
 
 namespace headrace::onnx {
 namespace {
@@ -32,6 +33,11 @@ constexpr int64_t kMinIr = 3, kMaxIr = ::onnx::IR_VERSION;
 
 // A graph within a graph is three messages deeper: node, attribute, graph.
 constexpr int kMaxMessageDepth = 3 * kMaxGraphDepth + 16;
+
+// A model may hold this many messages and strings, and one more for every eight bytes of its file: real ones are far below, while a
+// message of two bytes takes hundreds in memory.
+constexpr uint64_t kFreeEntries = uint64_t{1} << 18;
+constexpr uint64_t kBytesPerEntry = 8;
 
 std::string domain_of(const std::string& written) { return written == "ai.onnx" ? "" : written; }
 
@@ -359,6 +365,11 @@ Result<Optional> read_optional(const OptionalProto& proto, TensorReader& tensors
 }  // namespace
 
 Result<Model> parse_model(std::span<const std::byte> bytes, const std::string& folder) {
+  const auto entries = count_entries(bytes, kMaxMessageDepth);
+  if (!entries) return tl::unexpected<Status>(entries.error().with_context(fmt::format("not an ONNX file, {} bytes", bytes.size())));
+  if (const uint64_t most = kFreeEntries + bytes.size() / kBytesPerEntry; *entries > most) {
+    return error(Code::resource_exhausted, "{} messages and strings in {} bytes: want {} at most", *entries, bytes.size(), most);
+  }
   Model model;
   {
     ModelProto proto;

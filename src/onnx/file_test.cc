@@ -266,7 +266,14 @@ std::string nested(int depth) {
 TEST(OnnxFile, BoundsTheDepthOfGraphs) {
   EXPECT_EQ(model_refusal(nested(kMaxGraphDepth - 1)), "read");
   EXPECT_THAT(model_refusal(nested(kMaxGraphDepth)), HasSubstr("graphs nested deeper than 32"));
-  EXPECT_THAT(model_refusal(nested(1000)), HasSubstr("nested deeper than 32 graphs"));
+  EXPECT_THAT(model_refusal(nested(1000)), HasSubstr("messages nested deeper than"));
+}
+
+TEST(OnnxFile, RefusesMoreMessagesThanItsBytesJustify) {
+  std::string nodes, inputs;
+  for (int i = 0; i < 1'000'000; ++i) nodes.append("\x0A\x00", 2), inputs.append("\x0A\x00", 2);
+  EXPECT_THAT(model_refusal(model(nodes)), HasSubstr("messages and strings in"));
+  EXPECT_THAT(model_refusal(model(part(1, inputs))), HasSubstr("messages and strings in"));
 }
 
 // FunctionProto

@@ -28,6 +28,17 @@ TEST(Interpreter, ALoopCollectsWhatItsBodyGives) {
   EXPECT_NE(missing.error().message().find("start"), std::string::npos);
 }
 
+// Found by fuzz/onnx_model_fuzz.cc.
+TEST(Interpreter, ANodeWithoutTheInputsThatItNeedsIsRefused) {
+  Model model;
+  model.opsets[""] = 18;
+  model.graph.nodes = {{.op = "Identity", .outputs = {"y"}}};
+  model.graph.outputs = {{"y", {}}};
+  const auto out = interpret(model, {});
+  ASSERT_FALSE(out.has_value());
+  EXPECT_EQ(out.error().message(), "node 0 (Identity): input 0: none");
+}
+
 TEST(Interpreter, AnUnknownOperatorIsNamedWithItsNode) {
   Model model;
   model.opsets[""] = 18;

@@ -56,6 +56,11 @@ const OpRow* find_op(std::string_view name, int64_t opset) {
 OpContext::OpContext(const Node& node, int64_t opset, std::span<const Value> inputs, GraphRunner& graphs)
     : node_(node), opset_(opset), inputs_(inputs), graphs_(graphs), outputs_(node.outputs.size()) {}
 
+const Value& OpContext::value(int index) const {
+  static const Value none;
+  return index < num_inputs() ? inputs_[static_cast<size_t>(index)] : none;
+}
+
 bool OpContext::has_input(int index) const { return index < num_inputs() && value(index).has_value(); }
 
 bool OpContext::wants_output(int index) const { return index < num_outputs() && !node_.outputs[static_cast<size_t>(index)].empty(); }

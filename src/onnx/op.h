@@ -37,7 +37,7 @@ class OpContext {
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
   bool has_input(int index) const;
   bool wants_output(int index) const;
-  const Value& value(int index) const { return inputs_[static_cast<size_t>(index)]; }
+  const Value& value(int index) const;  // an empty one where the node has no such input
   // A tensor input that must be there. Errors: malformed.
   Result<const Tensor*> input(int index) const;
   // One-dimensional (or scalar) integers of an i64 or i32 input. Errors: malformed.

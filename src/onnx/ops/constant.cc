@@ -49,6 +49,7 @@ Status constant_of_shape(OpContext& context) {
 }
 
 Status identity(OpContext& context) {
+  if (!context.has_input(0)) return make_status(Code::malformed, "input 0: none");
   context.set(0, context.value(0));
   return {};
 }
