@@ -131,12 +131,21 @@ TEST(Conv, HostileAttributesAreRefused) {
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"pads", integers({0, 0, -1, 0})}}), Code::malformed, "pads");
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"dilations", integers({std::numeric_limits<int64_t>::max(), 1})}}), Code::malformed,
                "dilations");
-  EXPECT_ERROR(run("Conv", 11, {x, w}, {{"dilations", integers({2, 1})}}), Code::malformed, "does not fit");
+  EXPECT_ERROR(run("Conv", 11, {x, w}, {{"dilations", integers({3, 1})}}), Code::malformed, "does not fit");
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"group", integer(0)}}), Code::malformed, "group 0");
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"pads", integers({1 << 20, 1 << 20, 0, 0})}}), Code::resource_exhausted, "elements");
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"auto_pad", text("SOME")}}), Code::malformed, "auto_pad");
   EXPECT_ERROR(run("ConvTranspose", 11, {x, w}, {{"pads", integers({9, 9, 9, 9})}}), Code::malformed, "an output of");
   EXPECT_EQ(run("Conv", 11, {zeros({0, 2, 4, 4}), w}).value().dims(), (Dims{0, 2, 2, 2}));
+}
+
+// floor((4 - 5) / 1) + 1 and ceil((4 - 5) / 2) + 1.
+TEST(Pools, AWindowOneTooLongGivesNothingOrWithCeilModeOne) {
+  const Tensor x = Tensor::of<float>({1, 1, 4}, {1, 4, 2, 3});
+  EXPECT_EQ(run("MaxPool", 12, {x}, {{"kernel_shape", integers({5})}}).value().dims(), (Dims{1, 1, 0}));
+  const Attributes attributes = {{"kernel_shape", integers({5})}, {"strides", integers({2})}, {"ceil_mode", integer(1)}};
+  EXPECT_THAT(values<float>(run("MaxPool", 12, {x}, attributes)), ElementsAre(4));
+  EXPECT_EQ(run("Conv", 11, {x, zeros({2, 1, 5})}).value().dims(), (Dims{1, 2, 0}));
 }
 
 // "VALID: ceil((in - extent + 1) / stride)", whatever ceil_mode says.
@@ -149,7 +158,7 @@ TEST(Pools, CeilModeDoesNotLengthenAValidOutput) {
 TEST(Pools, HostileAttributesAreRefused) {
   const Tensor x = zeros({1, 1, 4, 4});
   EXPECT_ERROR(run("MaxPool", 12, {x}), Code::malformed, "kernel_shape");
-  EXPECT_ERROR(run("MaxPool", 12, {x}, {{"kernel_shape", integers({5, 1})}}), Code::malformed, "does not fit");
+  EXPECT_ERROR(run("MaxPool", 12, {x}, {{"kernel_shape", integers({9, 1})}}), Code::malformed, "does not fit");
   EXPECT_ERROR(run("AveragePool", 19, {x}, {{"kernel_shape", integers({1 << 28, 1 << 28})}}), Code::resource_exhausted,
                "elements");
   EXPECT_ERROR(run("LpPool", 18, {x}, {{"kernel_shape", integers({2, 2})}, {"p", integer(0)}}), Code::malformed, "p:");

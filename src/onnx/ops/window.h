@@ -83,13 +83,13 @@ inline Result<Window> make_window(const OpContext& context, std::span<const int6
     }
     if (mode == "VALID") window.begin[i] = window.end[i] = 0;
     const int64_t room = in + window.begin[i] + window.end[i] - extent;
-    if (room < 0) {
+    // Rounded down; with ceil_mode up, where a window that reaches beyond the end counts unless it starts there.
+    int64_t out = (room >= 0 ? room : room - stride + 1) / stride + 1;
+    if (ceil_mode && mode == "NOTSET" && room % stride != 0 && out * stride < in + window.begin[i]) ++out;
+    if (out < 0) {
       return error(Code::malformed, "spatial axis {}: a window of {} does not fit into {} padded by {} and {}", i, extent, in,
                    window.begin[i], window.end[i]);
     }
-    int64_t out = room / stride + 1;
-    // A window that reaches beyond the end counts, unless it starts there.
-    if (ceil_mode && mode == "NOTSET" && room % stride != 0 && out * stride < in + window.begin[i]) ++out;
     window.output.push_back(out);
   }
   HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t positions, count_elements(window.output));
