@@ -157,23 +157,34 @@ Status einsum(OpContext& context) {
     }
   }
   return compute_number(first->dtype(), [&]<class W>() -> Status {
-    Term<W> whole{.labels = {}, .dims = {}, .values = {W{1}}};
+    const Term<W> one{.labels = {}, .dims = {}, .values = {W{1}}};
+    Term<W> whole = one;
+    // Those of the labels, each once, that the result or an operand from `first_later` on has, or one before `before`.
+    const auto needed = [&](const std::vector<int>& labels, size_t before, size_t first_later) {
+      std::vector<int> kept;
+      for (const int label : labels) {
+        bool found = std::ranges::find(equation.result, label) != equation.result.end();
+        for (size_t k = 0; k < ranks.size(); ++k) {
+          if (k >= before && k < first_later) continue;
+          found = found || std::ranges::find(equation.operands[k], label) != equation.operands[k].end();
+        }
+        if (found && std::ranges::find(kept, label) == kept.end()) kept.push_back(label);
+      }
+      return kept;
+    };
     for (size_t i = 0; i < ranks.size(); ++i) {
       HR_ASSIGN_OR_RETURN(const Numbers<W> values, numbers<W>(context, static_cast<int>(i)));
       const Tensor& input = *context.value(static_cast<int>(i)).tensor();
-      const Term<W> next{equation.operands[i], input.dims(), std::vector<W>(values.data(), values.data() + input.elements())};
+      Term<W> next{equation.operands[i], input.dims(), std::vector<W>(values.data(), values.data() + input.elements())};
+      // What this operand alone has goes first, lest it is multiplied with the others' axes.
+      if (const std::vector<int> own = needed(next.labels, i, i + 1); own.size() < next.labels.size()) {
+        HR_ASSIGN_OR_RETURN(next, contract(context, one, next, own, lengths));
+      }
       std::vector<int> kept = equation.result;
       if (i + 1 < ranks.size()) {
-        kept.clear();
-        for (const Term<W>* term : {static_cast<const Term<W>*>(&whole), &next}) {
-          for (const int label : term->labels) {
-            bool needed = std::ranges::find(equation.result, label) != equation.result.end();
-            for (size_t k = i + 1; k < ranks.size(); ++k) {
-              needed = needed || std::ranges::find(equation.operands[k], label) != equation.operands[k].end();
-            }
-            if (needed && std::ranges::find(kept, label) == kept.end()) kept.push_back(label);
-          }
-        }
+        std::vector<int> both = whole.labels;
+        both.insert(both.end(), next.labels.begin(), next.labels.end());
+        kept = needed(both, 0, i + 1);
       }
       HR_ASSIGN_OR_RETURN(whole, contract(context, whole, next, kept, lengths));
     }

@@ -124,6 +124,13 @@ TEST(Einsum, EquationsThatSayNothingAreRefused) {
   EXPECT_ERROR(run("Einsum", 12, {x}, {{"equation", text("i1->i")}}), Code::malformed, "letters");
 }
 
+// Multiplied axis by axis it would take 10^13 steps.
+TEST(Einsum, AxesOfOneOperandAloneAreSummedFirst) {
+  Tensor x = zeros({2000, 2000});
+  std::fill_n(x.data<float>(), x.elements(), 0.5f);
+  EXPECT_THAT(values<float>(run("Einsum", 12, {x, x}, {{"equation", text("ab,cd->")}})), ElementsAre(2e6f * 2e6f));
+}
+
 TEST(Conv, HostileAttributesAreRefused) {
   const Tensor x = zeros({1, 2, 4, 4}), w = zeros({2, 2, 3, 3});
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"strides", integers({0, 1})}}), Code::malformed, "strides");
