@@ -86,7 +86,9 @@ bool dispatch_number(DType dtype, F&& f) {
   return dispatch_float(dtype, f) || dispatch_integer(dtype, f);
 }
 
-inline Status unknown_type(DType dtype) { return make_status(Code::unsupported, "this operator does not take {}", dtype_name(dtype)); }
+inline Status unknown_type(DType dtype) {
+  return make_status(Code::unsupported, "this operator does not take {}", dtype_name(dtype));
+}
 // For dispatch: its answer as a status.
 inline Status typed(bool known, DType dtype) { return known ? Status() : unknown_type(dtype); }
 
@@ -101,7 +103,8 @@ inline Status want_rank(const Tensor& tensor, int rank, std::string_view name) {
 }
 inline Status want_dims(const Tensor& tensor, const Dims& dims, std::string_view name) {
   if (tensor.dims() == dims) return {};
-  return make_status(Code::malformed, "{}: want dims [{}], got [{}]", name, fmt::join(dims, ", "), fmt::join(tensor.dims(), ", "));
+  return make_status(Code::malformed, "{}: want dims [{}], got [{}]", name, fmt::join(dims, ", "),
+                     fmt::join(tensor.dims(), ", "));
 }
 
 inline int64_t product(std::span<const int64_t> dims) {
@@ -110,8 +113,8 @@ inline int64_t product(std::span<const int64_t> dims) {
   return count;
 }
 
-// Walks `dims` in row-major order through N tensors at once: f(offsets, steps, count) takes `count` elements, the first at `offsets`, the
-// others `steps` apart. Neighbouring axes that all tensors hold without gaps are walked as one.
+// Walks `dims` in row-major order through N tensors at once: f(offsets, steps, count) takes `count` elements, the first at
+// `offsets`, the others `steps` apart. Neighbouring axes that all tensors hold without gaps are walked as one.
 template <size_t N, class F>
 void walk(const Dims& dims, const std::array<Dims, N>& strides, F&& f) {
   std::vector<int64_t> lengths;
@@ -171,8 +174,8 @@ Status zip(OpContext& context, const Tensor& a, const Tensor& b, Op op) {
   return {};
 }
 
-// The elements of a float tensor as W (float or double), or of an integer tensor as W (uint64_t, whose arithmetic wraps around as every
-// integer type's does): in place where that is their type, else a copy. Errors: unsupported.
+// The elements of a float tensor as W (float or double), or of an integer tensor as W (uint64_t, whose arithmetic wraps around
+// as every integer type's does): in place where that is their type, else a copy. Errors: unsupported.
 template <class W>
 class Numbers {
  public:

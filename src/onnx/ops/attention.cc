@@ -10,7 +10,9 @@ namespace {
 struct Heads {
   int64_t batch = 0, heads = 0, length = 0, size = 0;
   bool packed = false;
-  int64_t at(int64_t b, int64_t h, int64_t s) const { return packed ? ((b * length + s) * heads + h) * size : ((b * heads + h) * length + s) * size; }
+  int64_t at(int64_t b, int64_t h, int64_t s) const {
+    return packed ? ((b * length + s) * heads + h) * size : ((b * heads + h) * length + s) * size;
+  }
   Dims dims() const { return packed ? Dims{batch, length, heads * size} : Dims{batch, heads, length, size}; }
 };
 
@@ -18,7 +20,9 @@ Result<Heads> heads_of(const Tensor& tensor, int64_t heads, std::string_view nam
   const Dims& dims = tensor.dims();
   if (dims.size() == 4) return Heads{dims[0], dims[1], dims[2], dims[3], false};
   if (dims.size() != 3) return error(Code::malformed, "{}: want rank 3 or 4, got dims [{}]", name, fmt::join(dims, ", "));
-  if (heads < 1 || dims[2] % heads != 0) return error(Code::malformed, "{}: {} heads of dims [{}]", name, heads, fmt::join(dims, ", "));
+  if (heads < 1 || dims[2] % heads != 0) {
+    return error(Code::malformed, "{}: {} heads of dims [{}]", name, heads, fmt::join(dims, ", "));
+  }
   return Heads{dims[0], heads, dims[1], dims[2] / heads, true};
 }
 
@@ -41,10 +45,11 @@ Result<AttentionShape> attention_shape(const OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Tensor* tensor, context.input(index));
     HR_ASSIGN_OR_RETURN(*heads, heads_of(*tensor, index == 0 ? q_heads : kv_heads, name));
   }
-  if (s.k.packed != s.q.packed || s.v.packed != s.q.packed || s.k.batch != s.q.batch || s.v.batch != s.q.batch || s.k.size != s.q.size ||
-      s.v.length != s.k.length || s.v.heads != s.k.heads || s.k.heads == 0 || s.q.heads % s.k.heads != 0) {
-    return error(Code::malformed, "Q, K and V of dims [{}], [{}] and [{}] do not go together", fmt::join(s.q.dims(), ", "), fmt::join(s.k.dims(), ", "),
-                 fmt::join(s.v.dims(), ", "));
+  if (s.k.packed != s.q.packed || s.v.packed != s.q.packed || s.k.batch != s.q.batch || s.v.batch != s.q.batch ||
+      s.k.size != s.q.size || s.v.length != s.k.length || s.v.heads != s.k.heads || s.k.heads == 0 ||
+      s.q.heads % s.k.heads != 0) {
+    return error(Code::malformed, "Q, K and V of dims [{}], [{}] and [{}] do not go together", fmt::join(s.q.dims(), ", "),
+                 fmt::join(s.k.dims(), ", "), fmt::join(s.v.dims(), ", "));
   }
   if (context.has_input(4) != context.has_input(5)) return error(Code::malformed, "past_key and past_value: want both or none");
   if (context.has_input(4)) {
@@ -59,16 +64,22 @@ Result<AttentionShape> attention_shape(const OpContext& context) {
   if (context.has_input(6)) {
     if (s.past > 0 || context.has_input(4)) return error(Code::malformed, "nonpad_kv_seqlen does not go with past_key");
     HR_ASSIGN_OR_RETURN(s.nonpad, context.integers(6));
-    if (static_cast<int64_t>(s.nonpad.size()) != s.q.batch) return error(Code::malformed, "nonpad_kv_seqlen: want {}, got {}", s.q.batch, s.nonpad.size());
+    if (static_cast<int64_t>(s.nonpad.size()) != s.q.batch) {
+      return error(Code::malformed, "nonpad_kv_seqlen: want {}, got {}", s.q.batch, s.nonpad.size());
+    }
     for (const int64_t length : s.nonpad) {
-      if (length < 0 || length > s.total) return error(Code::malformed, "nonpad_kv_seqlen: want 0 to {}, got {}", s.total, length);
+      if (length < 0 || length > s.total) {
+        return error(Code::malformed, "nonpad_kv_seqlen: want 0 to {}, got {}", s.total, length);
+      }
     }
   }
   HR_ASSIGN_OR_RETURN(const int64_t causal, context.integer("is_causal", 0));
   s.causal = causal != 0;
   HR_ASSIGN_OR_RETURN(s.left, context.integer("left_window_size", -1));
   HR_ASSIGN_OR_RETURN(s.right, context.integer("right_window_size", -1));
-  if (s.left < -1 || s.right < -1) return error(Code::malformed, "window sizes: want -1 or more, got {} and {}", s.left, s.right);
+  if (s.left < -1 || s.right < -1) {
+    return error(Code::malformed, "window sizes: want -1 or more, got {} and {}", s.left, s.right);
+  }
   s.left = std::min(s.left, kMaxElements);
   s.right = std::min(s.right, kMaxElements);
   HR_ASSIGN_OR_RETURN(s.mode, context.integer("qk_matmul_output_mode", 0));
@@ -83,11 +94,14 @@ Result<AttentionShape> attention_shape(const OpContext& context) {
     if (mask->rank() < 1) return error(Code::malformed, "attn_mask: want rank 1 or more");
     // The last axis may be shorter: keys beyond it are masked.
     Dims stretched = s.mask_dims;
-    if (stretched.back() > s.total && stretched.back() != 1) return error(Code::malformed, "attn_mask: {} keys, there are {}", stretched.back(), s.total);
+    if (stretched.back() > s.total && stretched.back() != 1) {
+      return error(Code::malformed, "attn_mask: {} keys, there are {}", stretched.back(), s.total);
+    }
     stretched.back() = s.total;
     HR_ASSIGN_OR_RETURN(const Dims common, broadcast(stretched, s.scores_dims));
     if (common != s.scores_dims) {
-      return error(Code::malformed, "attn_mask: dims [{}] do not go into [{}]", fmt::join(s.mask_dims, ", "), fmt::join(s.scores_dims, ", "));
+      return error(Code::malformed, "attn_mask: dims [{}] do not go into [{}]", fmt::join(s.mask_dims, ", "),
+                   fmt::join(s.scores_dims, ", "));
     }
   }
   return s;
@@ -115,7 +129,9 @@ Result<std::vector<W>> mask_values(const Tensor& mask) {
   std::vector<W> values(static_cast<size_t>(mask.elements()));
   const bool known = dispatch<bool>(mask.dtype(),
                                     [&]<class T>() {
-                                      for (size_t i = 0; i < values.size(); ++i) values[i] = mask.data<bool>()[i] ? 0 : -std::numeric_limits<W>::infinity();
+                                      for (size_t i = 0; i < values.size(); ++i) {
+                                        values[i] = mask.data<bool>()[i] ? 0 : -std::numeric_limits<W>::infinity();
+                                      }
                                     }) ||
                      dispatch_number(mask.dtype(), [&]<class T>() {
                        for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<W>(widen(mask.data<T>()[i]));
@@ -159,7 +175,8 @@ Status attention(OpContext& context) {
     // Both sides are scaled by the root, which the document rounds to the inputs' type.
     const W root = rounded(std::sqrt(static_cast<W>(s.scale)), dtype == DType::f16 ? 10 : dtype == DType::bf16 ? 16 : 0);
     const int64_t share = s.q.heads / s.k.heads;
-    std::vector<W> scaled_q(static_cast<size_t>(s.q.size)), raw(static_cast<size_t>(s.total)), capped(raw.size()), biased(raw.size()), weights(raw.size());
+    std::vector<W> scaled_q(static_cast<size_t>(s.q.size)), raw(static_cast<size_t>(s.total)), capped(raw.size()),
+        biased(raw.size()), weights(raw.size());
     for (int64_t b = 0; b < s.q.batch; ++b) {
       const int64_t offset = s.nonpad.empty() ? s.past : s.nonpad[static_cast<size_t>(b)] - s.q.length;
       for (int64_t h = 0; h < s.q.heads; ++h) {
@@ -178,11 +195,12 @@ Status attention(OpContext& context) {
             if (!mask.empty()) {
               bias = j >= masked_from && masked_from != s.total
                          ? kMasked
-                         : mask[static_cast<size_t>(b * mask_strides[0] + h * mask_strides[1] + i * mask_strides[2] + j * mask_strides[3])];
+                         : mask[static_cast<size_t>(b * mask_strides[0] + h * mask_strides[1] + i * mask_strides[2] +
+                                                    j * mask_strides[3])];
             }
             const int64_t position = i + offset;
-            if ((s.causal && j > position) || (s.left >= 0 && j < position - s.left) || (s.right >= 0 && j > position + s.right) ||
-                (!s.nonpad.empty() && j >= s.nonpad[static_cast<size_t>(b)])) {
+            if ((s.causal && j > position) || (s.left >= 0 && j < position - s.left) ||
+                (s.right >= 0 && j > position + s.right) || (!s.nonpad.empty() && j >= s.nonpad[static_cast<size_t>(b)])) {
               bias = kMasked;
             }
             attends = attends || bias != kMasked;
@@ -240,7 +258,9 @@ Status rotary_embedding(OpContext& context) {
     HR_RETURN_IF_ERROR(want_dims(*cosines, {cosines->dim(0), half}, "cos_cache"));
     positions = ids->data<int64_t>();
     for (const int64_t id : ids->values<int64_t>()) {
-      if (id < 0 || id >= cosines->dim(0)) return make_status(Code::invalid_argument, "position {}: want 0 to {}", id, cosines->dim(0) - 1);
+      if (id < 0 || id >= cosines->dim(0)) {
+        return make_status(Code::invalid_argument, "position {}: want 0 to {}", id, cosines->dim(0) - 1);
+      }
     }
   } else {
     HR_RETURN_IF_ERROR(want_dims(*cosines, {heads.batch, heads.length, half}, "cos_cache"));
@@ -253,7 +273,8 @@ Status rotary_embedding(OpContext& context) {
     for (int64_t b = 0; b < heads.batch; ++b) {
       for (int64_t h = 0; h < heads.heads; ++h) {
         for (int64_t s = 0; s < heads.length; ++s) {
-          const int64_t token = b * heads.length + s, angle = (positions == nullptr ? token : positions[token]) * half, at = heads.at(b, h, s);
+          const int64_t token = b * heads.length + s, angle = (positions == nullptr ? token : positions[token]) * half,
+                        at = heads.at(b, h, s);
           for (int64_t i = 0; i < half; ++i) {
             const int64_t first = at + (interleaved != 0 ? 2 * i : i), second = interleaved != 0 ? first + 1 : first + half;
             y[static_cast<size_t>(first)] = cos[angle + i] * from[first] - sin[angle + i] * from[second];
@@ -272,7 +293,9 @@ Status linear_attention(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const std::string rule, context.text("update_rule", "gated_delta"));
   HR_ASSIGN_OR_RETURN(float scale, context.number("scale", 0));
   const bool gated = rule == "gated" || rule == "gated_delta", delta = rule == "delta" || rule == "gated_delta";
-  if (!gated && !delta && rule != "linear") return make_status(Code::malformed, "update_rule: want linear, gated, delta or gated_delta, got {}", rule);
+  if (!gated && !delta && rule != "linear") {
+    return make_status(Code::malformed, "update_rule: want linear, gated, delta or gated_delta, got {}", rule);
+  }
   Heads parts[3];
   for (int i = 0; i < 3; ++i) {
     HR_ASSIGN_OR_RETURN(const Tensor* tensor, context.input(i));
@@ -280,9 +303,10 @@ Status linear_attention(OpContext& context) {
     HR_ASSIGN_OR_RETURN(parts[i], heads_of(*tensor, i == 0 ? q_heads : kv_heads, "query, key and value"));
   }
   const auto& [q, k, v] = parts;
-  if (k.batch != q.batch || v.batch != q.batch || k.length != q.length || v.length != q.length || k.size != q.size || q.heads % k.heads != 0) {
-    return make_status(Code::malformed, "query, key and value of dims [{}], [{}] and [{}] do not go together", fmt::join(q.dims(), ", "),
-                       fmt::join(k.dims(), ", "), fmt::join(v.dims(), ", "));
+  if (k.batch != q.batch || v.batch != q.batch || k.length != q.length || v.length != q.length || k.size != q.size ||
+      q.heads % k.heads != 0) {
+    return make_status(Code::malformed, "query, key and value of dims [{}], [{}] and [{}] do not go together",
+                       fmt::join(q.dims(), ", "), fmt::join(k.dims(), ", "), fmt::join(v.dims(), ", "));
   }
   const Dims state_dims = {q.batch, k.heads, k.size, v.size};
   const DType dtype = context.value(0).tensor()->dtype();

@@ -24,7 +24,8 @@ Status arithmetic(OpContext& context, Op op) {
   HR_ASSIGN_OR_RETURN(const Pair in, pair_of(context));
   Status status;
   const bool known = dispatch_number(in.a->dtype(), [&]<class T>() {
-    status = zip<T, T, T>(context, *in.a, *in.b, [&](T x, T y) { return narrow<T>(static_cast<Wide<T>>(op(widen(x), widen(y)))); });
+    status =
+        zip<T, T, T>(context, *in.a, *in.b, [&](T x, T y) { return narrow<T>(static_cast<Wide<T>>(op(widen(x), widen(y)))); });
   });
   return known ? status : unknown_type(in.a->dtype());
 }
@@ -39,7 +40,9 @@ Status mul(OpContext& context) {
   return arithmetic(context, []<class W>(W x, W y) { return wrap_mul(x, y); });
 }
 
-Status by_zero(bool happened) { return happened ? make_status(Code::invalid_argument, "an integer is divided by zero") : Status(); }
+Status by_zero(bool happened) {
+  return happened ? make_status(Code::invalid_argument, "an integer is divided by zero") : Status();
+}
 
 Status div(OpContext& context) {
   bool zero = false;
@@ -114,8 +117,9 @@ Status pow(OpContext& context) {
     whole = Tensor(DType::i64, exponent->dims());
     // An unsigned one beyond i64 keeps its oddness and stays huge.
     std::ranges::transform(exponent->values<T>(), whole.data<int64_t>(), [](T x) {
-      return std::is_unsigned_v<T> && static_cast<int64_t>(x) < 0 ? std::numeric_limits<int64_t>::max() - 1 + static_cast<int64_t>(x & 1)
-                                                                   : static_cast<int64_t>(x);
+      return std::is_unsigned_v<T> && static_cast<int64_t>(x) < 0
+                 ? std::numeric_limits<int64_t>::max() - 1 + static_cast<int64_t>(x & 1)
+                 : static_cast<int64_t>(x);
     });
   });
   const bool is_real = dispatch_float(exponent->dtype(), [&]<class T>() {
@@ -181,7 +185,9 @@ Status bitwise_xor(OpContext& context) {
 
 Status bit_shift(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const std::string direction, context.text("direction", ""));
-  if (direction != "LEFT" && direction != "RIGHT") return make_status(Code::malformed, "direction: want LEFT or RIGHT, got \"{}\"", direction);
+  if (direction != "LEFT" && direction != "RIGHT") {
+    return make_status(Code::malformed, "direction: want LEFT or RIGHT, got \"{}\"", direction);
+  }
   const bool left = direction == "LEFT";
   return bitwise(context, [&]<class T>(T x, T y) -> T {
     constexpr int kBits = static_cast<int>(sizeof(T)) * 8;
@@ -239,15 +245,18 @@ Status fold(OpContext& context, Fold op, Finish finish) {
                                    const Tensor& next = *context.value(i).tensor();
                                    const T* from = next.data<T>();
                                    auto to = sums.begin();
-                                   walk<1>(dims, {broadcast_strides(next.dims(), dims)}, [&](const auto& at, const auto& steps, int64_t count) {
-                                     for (int64_t k = 0; k < count; ++k, ++to) {
-                                       const Wide<T> x = widen(from[at[0] + k * steps[0]]);
-                                       *to = i == 0 ? x : op(*to, x);
-                                     }
-                                   });
+                                   walk<1>(dims, {broadcast_strides(next.dims(), dims)},
+                                           [&](const auto& at, const auto& steps, int64_t count) {
+                                             for (int64_t k = 0; k < count; ++k, ++to) {
+                                               const Wide<T> x = widen(from[at[0] + k * steps[0]]);
+                                               *to = i == 0 ? x : op(*to, x);
+                                             }
+                                           });
                                  }
                                  T* to = output->data<T>();
-                                 for (const Wide<T> x : sums) *to++ = narrow<T>(static_cast<Wide<T>>(finish(x, context.num_inputs())));
+                                 for (const Wide<T> x : sums) {
+                                   *to++ = narrow<T>(static_cast<Wide<T>>(finish(x, context.num_inputs())));
+                                 }
                                }),
                first->dtype());
 }
@@ -264,14 +273,17 @@ Status sum(OpContext& context) {
   return fold(context, []<class W>(W x, W y) { return wrap_add(x, y); }, kAsItIs);
 }
 Status mean(OpContext& context) {
-  return fold(context, []<class W>(W x, W y) { return wrap_add(x, y); }, []<class W>(W x, int count) { return x / static_cast<W>(count); });
+  return fold(
+      context, []<class W>(W x, W y) { return wrap_add(x, y); },
+      []<class W>(W x, int count) { return x / static_cast<W>(count); });
 }
 
 Status prelu(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Pair in, pair_of(context));
   HR_ASSIGN_OR_RETURN(const Dims dims, broadcast(in.a->dims(), in.b->dims()));
   if (dims != in.a->dims()) {
-    return make_status(Code::malformed, "slope: dims [{}] do not go into [{}]", fmt::join(in.b->dims(), ", "), fmt::join(in.a->dims(), ", "));
+    return make_status(Code::malformed, "slope: dims [{}] do not go into [{}]", fmt::join(in.b->dims(), ", "),
+                       fmt::join(in.a->dims(), ", "));
   }
   return arithmetic(context, []<class W>(W x, W slope) { return x < 0 ? wrap_mul(x, slope) : x; });
 }
@@ -281,14 +293,17 @@ Status where(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* x, context.input(1));
   HR_ASSIGN_OR_RETURN(const Tensor* y, context.input(2));
   HR_RETURN_IF_ERROR(same_type(*x, *y));
-  if (condition->dtype() != DType::boolean) return make_status(Code::malformed, "condition: want bool, got {}", dtype_name(condition->dtype()));
+  if (condition->dtype() != DType::boolean) {
+    return make_status(Code::malformed, "condition: want bool, got {}", dtype_name(condition->dtype()));
+  }
   HR_ASSIGN_OR_RETURN(Dims dims, broadcast(condition->dims(), x->dims()));
   HR_ASSIGN_OR_RETURN(dims, broadcast(dims, y->dims()));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, x->dtype(), dims));
   const bool* chosen = condition->data<bool>();
   const size_t size = dtype_bytes(x->dtype());
   int64_t to = 0;
-  walk<3>(dims, {broadcast_strides(condition->dims(), dims), broadcast_strides(x->dims(), dims), broadcast_strides(y->dims(), dims)},
+  walk<3>(dims,
+          {broadcast_strides(condition->dims(), dims), broadcast_strides(x->dims(), dims), broadcast_strides(y->dims(), dims)},
           [&](const auto& at, const auto& steps, int64_t count) {
             for (int64_t i = 0; i < count; ++i, ++to) {
               const bool first = chosen[at[0] + i * steps[0]];
@@ -297,7 +312,8 @@ Status where(OpContext& context) {
               if (from.dtype() == DType::string) {
                 output->data<std::string>()[to] = from.data<std::string>()[offset];
               } else {
-                std::memcpy(output->raw() + static_cast<size_t>(to) * size, from.raw() + static_cast<size_t>(offset) * size, size);
+                std::memcpy(output->raw() + static_cast<size_t>(to) * size, from.raw() + static_cast<size_t>(offset) * size,
+                            size);
               }
             }
           });

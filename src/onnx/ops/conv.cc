@@ -1,4 +1,5 @@
-// Convolutions: plain, transposed, deformable, integer and quantized, each as products of matrices over blocks of positions; Col2Im.
+// Convolutions: plain, transposed, deformable, integer and quantized, each as products of matrices over blocks of positions;
+// Col2Im.
 #include "onnx/ops/matmul.h"
 #include "onnx/ops/window.h"
 
@@ -17,14 +18,16 @@ struct ConvShape {
 // `w` [results, channels / group, kernel...].
 Result<ConvShape> conv_shape(const OpContext& context, const Dims& x, const Dims& w) {
   if (x.size() < 3 || w.size() != x.size()) {
-    return error(Code::malformed, "want X and W of one rank from 3 on, got dims [{}] and [{}]", fmt::join(x, ", "), fmt::join(w, ", "));
+    return error(Code::malformed, "want X and W of one rank from 3 on, got dims [{}] and [{}]", fmt::join(x, ", "),
+                 fmt::join(w, ", "));
   }
   ConvShape shape;
   HR_ASSIGN_OR_RETURN(shape.group, context.integer("group", 1));
   shape.batch = x[0];
   shape.channels = x[1];
   shape.results = w[0];
-  if (shape.group < 1 || shape.group > std::max<int64_t>(shape.channels, 1) || shape.channels % shape.group != 0 || shape.results % shape.group != 0 || w[1] != shape.channels / shape.group) {
+  if (shape.group < 1 || shape.group > std::max<int64_t>(shape.channels, 1) || shape.channels % shape.group != 0 ||
+      shape.results % shape.group != 0 || w[1] != shape.channels / shape.group) {
     return error(Code::malformed, "group {}: X has {} channels, W dims [{}]", shape.group, shape.channels, fmt::join(w, ", "));
   }
   HR_ASSIGN_OR_RETURN(shape.window, make_window(context, std::span(x).subspan(2), Dims(w.begin() + 2, w.end())));
@@ -113,7 +116,8 @@ Result<std::vector<uint32_t>> shifted(const OpContext& context, int index, int z
     if (zero->elements() != 1 && !(by_row && tensor->rank() > 0 && zero->elements() == tensor->dim(0))) {
       return error(Code::malformed, "input {}: {} zero points", zero_index, zero->elements());
     }
-    dispatch<int8_t, uint8_t>(zero->dtype(), [&]<class T>() { zeros.assign(zero->values<T>().begin(), zero->values<T>().end()); });
+    dispatch<int8_t, uint8_t>(zero->dtype(),
+                              [&]<class T>() { zeros.assign(zero->values<T>().begin(), zero->values<T>().end()); });
   }
   std::vector<uint32_t> values(static_cast<size_t>(tensor->elements()));
   const int64_t per_zero = tensor->elements() / static_cast<int64_t>(std::max<size_t>(zeros.size(), 1));
@@ -170,9 +174,11 @@ Status qlinear_conv(OpContext& context) {
                                            auto from = y.begin();
                                            T* to = output->data<T>();
                                            for (int64_t row = 0; row < shape.batch * shape.results; ++row) {
-                                             const float scale = x_scale[0] * w_scale[w_scales == 1 ? 0 : row % shape.results] / y_scale[0];
+                                             const float scale =
+                                                 x_scale[0] * w_scale[w_scales == 1 ? 0 : row % shape.results] / y_scale[0];
                                              for (int64_t i = 0; i < positions; ++i) {
-                                               *to++ = quantize<T>(static_cast<float>(static_cast<int32_t>(*from++)) * scale, *zero->data<T>());
+                                               *to++ = quantize<T>(static_cast<float>(static_cast<int32_t>(*from++)) * scale,
+                                                                   *zero->data<T>());
                                              }
                                            }
                                          }),
@@ -215,16 +221,18 @@ Status conv_transpose(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* w, context.input(1));
   HR_RETURN_IF_ERROR(same_type(*x, *w));
   if (x->rank() < 3 || w->rank() != x->rank()) {
-    return make_status(Code::malformed, "want X and W of one rank from 3 on, got dims [{}] and [{}]", fmt::join(x->dims(), ", "),
-                       fmt::join(w->dims(), ", "));
+    return make_status(Code::malformed, "want X and W of one rank from 3 on, got dims [{}] and [{}]",
+                       fmt::join(x->dims(), ", "), fmt::join(w->dims(), ", "));
   }
   HR_ASSIGN_OR_RETURN(const int64_t group, context.integer("group", 1));
   const int64_t batch = x->dim(0), channels = x->dim(1);
   if (group < 1 || group > std::max<int64_t>(channels, 1) || channels % group != 0 || w->dim(0) != channels) {
-    return make_status(Code::malformed, "group {}: X has {} channels, W dims [{}]", group, channels, fmt::join(w->dims(), ", "));
+    return make_status(Code::malformed, "group {}: X has {} channels, W dims [{}]", group, channels,
+                       fmt::join(w->dims(), ", "));
   }
   const int64_t inner = channels / group, results = w->dim(1);
-  HR_ASSIGN_OR_RETURN(const Window window, transposed_window(context, std::span(x->dims()).subspan(2), Dims(w->dims().begin() + 2, w->dims().end())));
+  HR_ASSIGN_OR_RETURN(const Window window, transposed_window(context, std::span(x->dims()).subspan(2),
+                                                             Dims(w->dims().begin() + 2, w->dims().end())));
   Dims dims = {batch, results};
   dims.insert(dims.end(), window.input.begin(), window.input.end());
   HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t in_one_group, count_elements(dims));
@@ -319,7 +327,8 @@ Status deform_conv(OpContext& context) {
   if (offset_group < 1 || shape.channels % offset_group != 0) {
     return make_status(Code::malformed, "offset_group {}: X has {} channels", offset_group, shape.channels);
   }
-  const int64_t taps = window.taps(), positions = window.positions(), size = product(window.input), axes = static_cast<int64_t>(rank);
+  const int64_t taps = window.taps(), positions = window.positions(), size = product(window.input),
+                axes = static_cast<int64_t>(rank);
   Dims wanted = shape.output;
   wanted[1] = offset_group * taps * axes;
   HR_RETURN_IF_ERROR(want_dims(*offset, wanted, "offset"));
@@ -366,14 +375,17 @@ Status col2im(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Dims image, context.integers(1));
   HR_ASSIGN_OR_RETURN(const Dims block, context.integers(2));
   const size_t rank = image.size();
-  if (rank == 0 || block.size() != rank) return make_status(Code::malformed, "image_shape has {} axes, block_shape {}", rank, block.size());
+  if (rank == 0 || block.size() != rank) {
+    return make_status(Code::malformed, "image_shape has {} axes, block_shape {}", rank, block.size());
+  }
   HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t image_size, count_elements(image));
   HR_ASSIGN_OR_RETURN(const int64_t taps, count_elements(block));
   if (taps == 0) return make_status(Code::malformed, "block_shape [{}]", fmt::join(block, ", "));
   HR_ASSIGN_OR_RETURN(const Window window, make_window(context, image, block));
   HR_ASSIGN_OR_RETURN(const int64_t positions, count_elements(window.output));
   if (input->dim(1) % taps != 0 || input->dim(2) != positions) {
-    return make_status(Code::malformed, "input: want [batch, channels * {}, {}], got [{}]", taps, positions, fmt::join(input->dims(), ", "));
+    return make_status(Code::malformed, "input: want [batch, channels * {}, {}], got [{}]", taps, positions,
+                       fmt::join(input->dims(), ", "));
   }
   Dims dims = {input->dim(0), input->dim(1) / taps};
   dims.insert(dims.end(), image.begin(), image.end());

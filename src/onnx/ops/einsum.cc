@@ -1,4 +1,5 @@
-// Einsum: operands are folded in from left to right; a label that neither the result nor a later operand has is summed away at once.
+// Einsum: operands are folded in from left to right; a label that neither the result nor a later operand has is summed away at
+// once.
 #include <algorithm>
 #include <map>
 
@@ -22,7 +23,9 @@ Result<std::vector<int>> parse_term(std::string_view term, int rank, int& ellips
   size_t dots = std::string_view::npos;
   for (size_t i = 0; i < term.size(); ++i) {
     if (term[i] == '.') {
-      if (term.substr(i, 3) != "..." || dots != std::string_view::npos) return error(Code::malformed, "equation: \"{}\" has stray dots", term);
+      if (term.substr(i, 3) != "..." || dots != std::string_view::npos) {
+        return error(Code::malformed, "equation: \"{}\" has stray dots", term);
+      }
       dots = labels.size();
       i += 2;
     } else if (is_letter(term[i])) {
@@ -101,11 +104,14 @@ struct Term {
 
 // The product of two terms with the labels `kept`, summed over all others.
 template <class W>
-Result<Term<W>> contract(OpContext& context, const Term<W>& a, const Term<W>& b, const std::vector<int>& kept, const std::map<int, int64_t>& lengths) {
+Result<Term<W>> contract(OpContext& context, const Term<W>& a, const Term<W>& b, const std::vector<int>& kept,
+                         const std::map<int, int64_t>& lengths) {
   std::vector<int> summed;
   for (const Term<W>* term : {&a, &b}) {
     for (const int label : term->labels) {
-      if (std::ranges::find(kept, label) == kept.end() && std::ranges::find(summed, label) == summed.end()) summed.push_back(label);
+      if (std::ranges::find(kept, label) == kept.end() && std::ranges::find(summed, label) == summed.end()) {
+        summed.push_back(label);
+      }
     }
   }
   Dims summed_dims;
@@ -144,26 +150,41 @@ Status einsum(OpContext& context) {
     const Dims& dims = context.value(static_cast<int>(i)).tensor()->dims();
     for (size_t k = 0; k < dims.size(); ++k) {
       int64_t& length = lengths.try_emplace(equation.operands[i][k], dims[k]).first->second;
-      if (length != dims[k] && length != 1 && dims[k] != 1) return make_status(Code::malformed, "a label stands for axes of {} and {}", length, dims[k]);
+      if (length != dims[k] && length != 1 && dims[k] != 1) {
+        return make_status(Code::malformed, "a label stands for axes of {} and {}", length, dims[k]);
+      }
       if (length == 1) length = dims[k];
     }
   }
   return compute_number(first->dtype(), [&]<class W>() -> Status {
-    Term<W> whole{.labels = {}, .dims = {}, .values = {W{1}}};
+    const Term<W> one{.labels = {}, .dims = {}, .values = {W{1}}};
+    Term<W> whole = one;
+    // Those of the labels, each once, that the result or an operand from `first_later` on has, or one before `before`.
+    const auto needed = [&](const std::vector<int>& labels, size_t before, size_t first_later) {
+      std::vector<int> kept;
+      for (const int label : labels) {
+        bool found = std::ranges::find(equation.result, label) != equation.result.end();
+        for (size_t k = 0; k < ranks.size(); ++k) {
+          if (k >= before && k < first_later) continue;
+          found = found || std::ranges::find(equation.operands[k], label) != equation.operands[k].end();
+        }
+        if (found && std::ranges::find(kept, label) == kept.end()) kept.push_back(label);
+      }
+      return kept;
+    };
     for (size_t i = 0; i < ranks.size(); ++i) {
       HR_ASSIGN_OR_RETURN(const Numbers<W> values, numbers<W>(context, static_cast<int>(i)));
       const Tensor& input = *context.value(static_cast<int>(i)).tensor();
-      const Term<W> next{equation.operands[i], input.dims(), std::vector<W>(values.data(), values.data() + input.elements())};
+      Term<W> next{equation.operands[i], input.dims(), std::vector<W>(values.data(), values.data() + input.elements())};
+      // What this operand alone has goes first, lest it is multiplied with the others' axes.
+      if (const std::vector<int> own = needed(next.labels, i, i + 1); own.size() < next.labels.size()) {
+        HR_ASSIGN_OR_RETURN(next, contract(context, one, next, own, lengths));
+      }
       std::vector<int> kept = equation.result;
       if (i + 1 < ranks.size()) {
-        kept.clear();
-        for (const Term<W>* term : {static_cast<const Term<W>*>(&whole), &next}) {
-          for (const int label : term->labels) {
-            bool needed = std::ranges::find(equation.result, label) != equation.result.end();
-            for (size_t k = i + 1; k < ranks.size(); ++k) needed = needed || std::ranges::find(equation.operands[k], label) != equation.operands[k].end();
-            if (needed && std::ranges::find(kept, label) == kept.end()) kept.push_back(label);
-          }
-        }
+        std::vector<int> both = whole.labels;
+        both.insert(both.end(), next.labels.begin(), next.labels.end());
+        kept = needed(both, 0, i + 1);
       }
       HR_ASSIGN_OR_RETURN(whole, contract(context, whole, next, kept, lengths));
     }

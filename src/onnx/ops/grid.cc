@@ -11,7 +11,9 @@ Status affine_grid(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* theta, context.input(0));
   HR_ASSIGN_OR_RETURN(const Dims size, context.integers(1));
   HR_ASSIGN_OR_RETURN(const int64_t align, context.integer("align_corners", 0));
-  if (size.size() != 4 && size.size() != 5) return make_status(Code::malformed, "size: want 4 or 5 numbers, got {}", size.size());
+  if (size.size() != 4 && size.size() != 5) {
+    return make_status(Code::malformed, "size: want 4 or 5 numbers, got {}", size.size());
+  }
   const auto axes = static_cast<int64_t>(size.size()) - 2;
   HR_RETURN_IF_ERROR(want_dims(*theta, {size[0], axes, axes + 1}, "theta"));
   const Dims spatial(size.begin() + 2, size.end());
@@ -33,7 +35,9 @@ Status affine_grid(OpContext& context) {
           const int64_t length = spatial[static_cast<size_t>(axes - 1 - k)], i = rest % length;
           rest /= length;
           const auto count = static_cast<double>(length);
-          at[k] = align == 0 ? (2 * static_cast<double>(i) + 1) / count - 1 : length == 1 ? -1 : 2 * static_cast<double>(i) / (count - 1) - 1;
+          at[k] = align == 0    ? (2 * static_cast<double>(i) + 1) / count - 1
+                  : length == 1 ? -1
+                                : 2 * static_cast<double>(i) / (count - 1) - 1;
         }
         for (int64_t r = 0; r < axes; ++r) {
           const W* row = matrix + r * (axes + 1);
@@ -108,9 +112,14 @@ Taps taps_at(W normal, int64_t length, const Sampling& how) {
   for (int i = 0; i < taps.count; ++i) {
     int64_t at = first + i;
     if (at < 0 || at >= length) {
-      if (how.padding == Padding::zeros) at = -1;
-      else if (how.padding == Padding::border) at = std::clamp<int64_t>(at, 0, length - 1);
-      else at = std::clamp<int64_t>(static_cast<int64_t>(reflect(static_cast<double>(at), static_cast<double>(low), static_cast<double>(high))), 0, length - 1);
+      if (how.padding == Padding::zeros) {
+        at = -1;
+      } else {
+        if (how.padding == Padding::reflection) {
+          at = static_cast<int64_t>(reflect(static_cast<double>(at), static_cast<double>(low), static_cast<double>(high)));
+        }
+        at = std::clamp<int64_t>(at, 0, length - 1);
+      }
     }
     taps.at[static_cast<size_t>(i)] = at;
   }
@@ -129,7 +138,9 @@ void combine(const std::vector<Taps>& taps, const Dims& steps, size_t axis, int6
   }
   for (int i = 0; i < taps[axis].count; ++i) {
     const int64_t at = taps[axis].at[static_cast<size_t>(i)];
-    if (at >= 0) combine(taps, steps, axis + 1, offset + at * steps[axis], weight * taps[axis].weight[static_cast<size_t>(i)], samples);
+    if (at >= 0) {
+      combine(taps, steps, axis + 1, offset + at * steps[axis], weight * taps[axis].weight[static_cast<size_t>(i)], samples);
+    }
   }
 }
 
@@ -150,8 +161,10 @@ Status grid_sample(OpContext& context) {
   else if (padding == "reflection") how.padding = Padding::reflection;
   else return make_status(Code::malformed, "padding_mode: want zeros, border or reflection, got {}", padding);
   const auto rank = static_cast<size_t>(std::max(x->rank() - 2, 0));
-  if (rank < 1 || rank > 8 || grid->rank() != x->rank() || grid->dim(0) != x->dim(0) || grid->dims().back() != static_cast<int64_t>(rank)) {
-    return make_status(Code::malformed, "X and grid of dims [{}] and [{}] do not go together", fmt::join(x->dims(), ", "), fmt::join(grid->dims(), ", "));
+  if (rank < 1 || rank > 8 || grid->rank() != x->rank() || grid->dim(0) != x->dim(0) ||
+      grid->dims().back() != static_cast<int64_t>(rank)) {
+    return make_status(Code::malformed, "X and grid of dims [{}] and [{}] do not go together", fmt::join(x->dims(), ", "),
+                       fmt::join(grid->dims(), ", "));
   }
   const Dims spatial(x->dims().begin() + 2, x->dims().end()), steps = contiguous_strides(spatial);
   const Dims points_dims(grid->dims().begin() + 1, grid->dims().end() - 1);
@@ -196,7 +209,9 @@ Status grid_sample(OpContext& context) {
     status = for_points([&](int64_t n, int64_t p, const Samples& samples) {
       for (int64_t c = n * channels; c < (n + 1) * channels; ++c) {
         double sum = 0;
-        for (const auto& [offset, weight] : samples.list) sum += weight * static_cast<double>(widen(x->data<T>()[c * size + offset]));
+        for (const auto& [offset, weight] : samples.list) {
+          sum += weight * static_cast<double>(widen(x->data<T>()[c * size + offset]));
+        }
         if constexpr (std::is_integral_v<T>) output->data<T>()[c * points + p] = truncate<T>(sum);
         else output->data<T>()[c * points + p] = narrow<T>(sum);
       }

@@ -1,5 +1,5 @@
-// What ONNX's backend tests leave out of the arithmetic operators: hostile attributes and inputs, empty tensors, the ends of types.
-// Expected values follow from the ONNX operator document (onnx 1.23), by hand.
+// What ONNX's backend tests leave out of the arithmetic operators: hostile attributes and inputs, empty tensors, the ends of
+// types. Expected values follow from the ONNX operator document (onnx 1.23), by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,7 +103,8 @@ TEST(Reductions, OfNothing) {
   EXPECT_THAT(values<float>(run("ReduceProd", 18, {none, Tensor::of<int64_t>({1}, {-1})})), ElementsAre(1, 1));
   EXPECT_THAT(values<float>(run("ReduceMax", 20, {none, Tensor::of<int64_t>({1}, {1})})), ElementsAre(-kInf, -kInf));
   EXPECT_THAT(values<float>(run("ReduceLogSumExp", 18, {none, Tensor::of<int64_t>({1}, {1})})), ElementsAre(-kInf, -kInf));
-  EXPECT_THAT(values<int32_t>(run("ReduceMin", 20, {zeros({0}, DType::i32)})), ElementsAre(std::numeric_limits<int32_t>::max()));
+  EXPECT_THAT(values<int32_t>(run("ReduceMin", 20, {zeros({0}, DType::i32)})),
+              ElementsAre(std::numeric_limits<int32_t>::max()));
   EXPECT_ERROR(run("ArgMax", 13, {none}, {{"axis", integer(1)}}), Code::malformed, "empty axis");
   EXPECT_ERROR(run("ReduceSum", 13, {none, Tensor::of<int64_t>({1}, {2})}), Code::malformed, "axis");
 }
@@ -123,13 +124,21 @@ TEST(Einsum, EquationsThatSayNothingAreRefused) {
   EXPECT_ERROR(run("Einsum", 12, {x}, {{"equation", text("i1->i")}}), Code::malformed, "letters");
 }
 
+// Multiplied axis by axis it would take 10^13 steps.
+TEST(Einsum, AxesOfOneOperandAloneAreSummedFirst) {
+  Tensor x = zeros({2000, 2000});
+  std::fill_n(x.data<float>(), x.elements(), 0.5f);
+  EXPECT_THAT(values<float>(run("Einsum", 12, {x, x}, {{"equation", text("ab,cd->")}})), ElementsAre(2e6f * 2e6f));
+}
+
 TEST(Conv, HostileAttributesAreRefused) {
   const Tensor x = zeros({1, 2, 4, 4}), w = zeros({2, 2, 3, 3});
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"strides", integers({0, 1})}}), Code::malformed, "strides");
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"strides", integers({1})}}), Code::malformed, "want 2 numbers");
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"pads", integers({0, 0, -1, 0})}}), Code::malformed, "pads");
-  EXPECT_ERROR(run("Conv", 11, {x, w}, {{"dilations", integers({std::numeric_limits<int64_t>::max(), 1})}}), Code::malformed, "dilations");
-  EXPECT_ERROR(run("Conv", 11, {x, w}, {{"dilations", integers({2, 1})}}), Code::malformed, "does not fit");
+  EXPECT_ERROR(run("Conv", 11, {x, w}, {{"dilations", integers({std::numeric_limits<int64_t>::max(), 1})}}), Code::malformed,
+               "dilations");
+  EXPECT_ERROR(run("Conv", 11, {x, w}, {{"dilations", integers({3, 1})}}), Code::malformed, "does not fit");
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"group", integer(0)}}), Code::malformed, "group 0");
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"pads", integers({1 << 20, 1 << 20, 0, 0})}}), Code::resource_exhausted, "elements");
   EXPECT_ERROR(run("Conv", 11, {x, w}, {{"auto_pad", text("SOME")}}), Code::malformed, "auto_pad");
@@ -137,30 +146,44 @@ TEST(Conv, HostileAttributesAreRefused) {
   EXPECT_EQ(run("Conv", 11, {zeros({0, 2, 4, 4}), w}).value().dims(), (Dims{0, 2, 2, 2}));
 }
 
+// floor((4 - 5) / 1) + 1 and ceil((4 - 5) / 2) + 1.
+TEST(Pools, AWindowOneTooLongGivesNothingOrWithCeilModeOne) {
+  const Tensor x = Tensor::of<float>({1, 1, 4}, {1, 4, 2, 3});
+  EXPECT_EQ(run("MaxPool", 12, {x}, {{"kernel_shape", integers({5})}}).value().dims(), (Dims{1, 1, 0}));
+  const Attributes attributes = {{"kernel_shape", integers({5})}, {"strides", integers({2})}, {"ceil_mode", integer(1)}};
+  EXPECT_THAT(values<float>(run("MaxPool", 12, {x}, attributes)), ElementsAre(4));
+  EXPECT_EQ(run("Conv", 11, {x, zeros({2, 1, 5})}).value().dims(), (Dims{1, 2, 0}));
+}
+
 // "VALID: ceil((in - extent + 1) / stride)", whatever ceil_mode says.
 TEST(Pools, CeilModeDoesNotLengthenAValidOutput) {
-  const Attributes attributes = {{"kernel_shape", integers({2})}, {"strides", integers({3})}, {"ceil_mode", integer(1)}, {"auto_pad", text("VALID")}};
+  const Attributes attributes = {
+      {"kernel_shape", integers({2})}, {"strides", integers({3})}, {"ceil_mode", integer(1)}, {"auto_pad", text("VALID")}};
   EXPECT_EQ(run("MaxPool", 12, {zeros({1, 1, 7})}, attributes).value().dims(), (Dims{1, 1, 2}));
 }
 
 TEST(Pools, HostileAttributesAreRefused) {
   const Tensor x = zeros({1, 1, 4, 4});
   EXPECT_ERROR(run("MaxPool", 12, {x}), Code::malformed, "kernel_shape");
-  EXPECT_ERROR(run("MaxPool", 12, {x}, {{"kernel_shape", integers({5, 1})}}), Code::malformed, "does not fit");
-  EXPECT_ERROR(run("AveragePool", 19, {x}, {{"kernel_shape", integers({1 << 28, 1 << 28})}}), Code::resource_exhausted, "elements");
+  EXPECT_ERROR(run("MaxPool", 12, {x}, {{"kernel_shape", integers({9, 1})}}), Code::malformed, "does not fit");
+  EXPECT_ERROR(run("AveragePool", 19, {x}, {{"kernel_shape", integers({1 << 28, 1 << 28})}}), Code::resource_exhausted,
+               "elements");
   EXPECT_ERROR(run("LpPool", 18, {x}, {{"kernel_shape", integers({2, 2})}, {"p", integer(0)}}), Code::malformed, "p:");
-  EXPECT_ERROR(run("MaxUnpool", 11, {zeros({1, 1, 1, 1}), Tensor::of<int64_t>({1, 1, 1, 1}, {4})}, {{"kernel_shape", integers({2, 2})}}),
-               Code::invalid_argument, "index 4");
+  EXPECT_ERROR(
+      run("MaxUnpool", 11, {zeros({1, 1, 1, 1}), Tensor::of<int64_t>({1, 1, 1, 1}, {4})}, {{"kernel_shape", integers({2, 2})}}),
+      Code::invalid_argument, "index 4");
 }
 
 TEST(Indices, ThatPointOutsideAreRefused) {
   const Tensor roi = zeros({1, 4}), far = Tensor::of<int64_t>({1}, {2});
   EXPECT_ERROR(run("RoiAlign", 16, {zeros({2, 1, 4, 4}), roi, far}), Code::invalid_argument, "image 2 of 2");
   EXPECT_ERROR(run("NegativeLogLikelihoodLoss", 13, {zeros({1, 2}), far}), Code::invalid_argument, "label 2");
-  EXPECT_ERROR(run("RotaryEmbedding", 23, {zeros({1, 1, 1, 4}), zeros({2, 2}), zeros({2, 2}), Tensor::of<int64_t>({1, 1}, {2})}),
-               Code::invalid_argument, "position 2");
-  EXPECT_ERROR(run("LSTM", 14, {zeros({2, 1, 3}), zeros({1, 8, 3}), zeros({1, 8, 2}), zeros({1, 16}), Tensor::of<int32_t>({1}, {3})}),
-               Code::malformed, "sequence_lens");
+  EXPECT_ERROR(
+      run("RotaryEmbedding", 23, {zeros({1, 1, 1, 4}), zeros({2, 2}), zeros({2, 2}), Tensor::of<int64_t>({1, 1}, {2})}),
+      Code::invalid_argument, "position 2");
+  EXPECT_ERROR(
+      run("LSTM", 14, {zeros({2, 1, 3}), zeros({1, 8, 3}), zeros({1, 8, 2}), zeros({1, 16}), Tensor::of<int32_t>({1}, {3})}),
+      Code::malformed, "sequence_lens");
 }
 
 TEST(Signals, LengthsAreBounded) {
@@ -168,8 +191,9 @@ TEST(Signals, LengthsAreBounded) {
   EXPECT_ERROR(run("HannWindow", 17, {Tensor::scalar<int64_t>(-1)}), Code::malformed, "below 0");
   EXPECT_ERROR(run("DFT", 17, {zeros({1, 4, 1}), Tensor::scalar<int64_t>(0)}), Code::malformed, "dft_length");
   EXPECT_ERROR(run("STFT", 17, {zeros({1, 4, 1}), Tensor::scalar<int64_t>(0)}), Code::malformed, "frames");
-  EXPECT_ERROR(run("MelWeightMatrix", 17, {Tensor::scalar<int64_t>(4), Tensor::scalar<int64_t>(16), Tensor::scalar<int64_t>(8000),
-                                           Tensor::scalar(0.0f), Tensor::scalar(99999.0f)}),
+  EXPECT_ERROR(run("MelWeightMatrix", 17,
+                   {Tensor::scalar<int64_t>(4), Tensor::scalar<int64_t>(16), Tensor::scalar<int64_t>(8000),
+                    Tensor::scalar(0.0f), Tensor::scalar(99999.0f)}),
                Code::malformed, "a band at");
 }
 

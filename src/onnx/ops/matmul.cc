@@ -23,7 +23,9 @@ template <class W>
 std::vector<W> matrix(const W* from, int64_t rows, int64_t columns, bool transposed) {
   std::vector<W> to(static_cast<size_t>(rows * columns));
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) to[static_cast<size_t>(i * columns + j)] = transposed ? from[j * rows + i] : from[i * columns + j];
+    for (int64_t j = 0; j < columns; ++j) {
+      to[static_cast<size_t>(i * columns + j)] = transposed ? from[j * rows + i] : from[i * columns + j];
+    }
   }
   return to;
 }
@@ -47,7 +49,9 @@ Status gemm(OpContext& context) {
     HR_ASSIGN_OR_RETURN(c, context.input(2));
     HR_RETURN_IF_ERROR(same_type(*a, *c));
     HR_ASSIGN_OR_RETURN(const Dims common, broadcast(c->dims(), dims));
-    if (common != dims) return make_status(Code::malformed, "C: dims [{}] do not go into [{}, {}]", fmt::join(c->dims(), ", "), m, n);
+    if (common != dims) {
+      return make_status(Code::malformed, "C: dims [{}] do not go into [{}, {}]", fmt::join(c->dims(), ", "), m, n);
+    }
   }
   return compute_number(a->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> x, Numbers<W>::of(*a));
@@ -59,7 +63,9 @@ Status gemm(OpContext& context) {
     // Integers as signed ones, for products with the float factors.
     const auto scale = [](W value, float factor) -> W {
       if constexpr (std::is_floating_point_v<W>) return value * factor;
-      else return factor == 1 ? value : static_cast<W>(truncate<int64_t>(static_cast<double>(static_cast<int64_t>(value)) * factor));
+      else
+        return factor == 1 ? value
+                           : static_cast<W>(truncate<int64_t>(static_cast<double>(static_cast<int64_t>(value)) * factor));
     };
     for (W& value : product) value = scale(value, alpha);
     if (c != nullptr && beta != 0) {
@@ -76,7 +82,8 @@ Status gemm(OpContext& context) {
 Result<std::vector<int32_t>> less_zero_points(const OpContext& context, int index, int zero_index, bool by_row) {
   HR_ASSIGN_OR_RETURN(const Tensor* tensor, context.input(index));
   std::vector<int32_t> values(static_cast<size_t>(tensor->elements()));
-  const bool known = dispatch<int8_t, uint8_t>(tensor->dtype(), [&]<class T>() { std::ranges::copy(tensor->values<T>(), values.begin()); });
+  const bool known =
+      dispatch<int8_t, uint8_t>(tensor->dtype(), [&]<class T>() { std::ranges::copy(tensor->values<T>(), values.begin()); });
   if (!known) return tl::unexpected<Status>(unknown_type(tensor->dtype()));
   if (!context.has_input(zero_index)) return values;
   HR_ASSIGN_OR_RETURN(const Tensor* zero, context.input(zero_index));
@@ -86,7 +93,8 @@ Result<std::vector<int32_t>> less_zero_points(const OpContext& context, int inde
   if (by_row && dims.size() == 1 && tensor->rank() > 1) dims.push_back(1);
   HR_ASSIGN_OR_RETURN(const Dims common, broadcast(dims, tensor->dims()));
   if (common != tensor->dims()) {
-    return error(Code::malformed, "zero points of dims [{}] do not go into [{}]", fmt::join(zero->dims(), ", "), fmt::join(tensor->dims(), ", "));
+    return error(Code::malformed, "zero points of dims [{}] do not go into [{}]", fmt::join(zero->dims(), ", "),
+                 fmt::join(tensor->dims(), ", "));
   }
   auto to = values.begin();
   dispatch<int8_t, uint8_t>(zero->dtype(), [&]<class T>() {
@@ -134,7 +142,10 @@ Status qlinear_matmul(OpContext& context) {
     if (::headrace::onnx::product(own) == 1) own = {};
     if (i == 0 && own.size() == 1 && dims.size() > 1) own.push_back(1);  // one for each row
     HR_ASSIGN_OR_RETURN(const Dims common, broadcast(own, dims));
-    if (common != dims) return make_status(Code::malformed, "input {}: dims [{}] do not go into [{}]", kInputs[i], fmt::join(own, ", "), fmt::join(dims, ", "));
+    if (common != dims) {
+      return make_status(Code::malformed, "input {}: dims [{}] do not go into [{}]", kInputs[i], fmt::join(own, ", "),
+                         fmt::join(dims, ", "));
+    }
   }
   HR_ASSIGN_OR_RETURN(const Tensor* zero, context.input(7));
   if (zero->elements() != 1) return make_status(Code::unsupported, "y_zero_point: want one, got {}", zero->elements());
@@ -143,16 +154,18 @@ Status qlinear_matmul(OpContext& context) {
                                          [&]<class T>() {
                                            auto from = product.values.begin();
                                            T* to = output->data<T>();
-                                           walk<3>(dims,
-                                                   {broadcast_strides(scale_dims[0], dims), broadcast_strides(scale_dims[1], dims),
-                                                    broadcast_strides(scale_dims[2], dims)},
-                                                   [&](const auto& at, const auto& steps, int64_t count) {
-                                                     for (int64_t i = 0; i < count; ++i) {
-                                                       const float scale = scales[0][at[0] + i * steps[0]] * scales[1][at[1] + i * steps[1]] /
-                                                                           scales[2][at[2] + i * steps[2]];
-                                                       *to++ = quantize<T>(static_cast<float>(*from++) * scale, *zero->data<T>());
-                                                     }
-                                                   });
+                                           walk<3>(
+                                               dims,
+                                               {broadcast_strides(scale_dims[0], dims), broadcast_strides(scale_dims[1], dims),
+                                                broadcast_strides(scale_dims[2], dims)},
+                                               [&](const auto& at, const auto& steps, int64_t count) {
+                                                 for (int64_t i = 0; i < count; ++i) {
+                                                   const float scale = scales[0][at[0] + i * steps[0]] *
+                                                                       scales[1][at[1] + i * steps[1]] /
+                                                                       scales[2][at[2] + i * steps[2]];
+                                                   *to++ = quantize<T>(static_cast<float>(*from++) * scale, *zero->data<T>());
+                                                 }
+                                               });
                                          }),
                zero->dtype());
 }

@@ -43,7 +43,8 @@ inline Result<MatmulShape> matmul_shape(const Dims& a, const Dims& b) {
   shape.n = b_vector ? 1 : b.back();
   const int64_t rows = b_vector ? b[0] : b[b.size() - 2];
   if (rows != shape.k) {
-    return error(Code::malformed, "a matrix product: dims [{}] and [{}] do not go together", fmt::join(a, ", "), fmt::join(b, ", "));
+    return error(Code::malformed, "a matrix product: dims [{}] and [{}] do not go together", fmt::join(a, ", "),
+                 fmt::join(b, ", "));
   }
   const std::span<const int64_t> a_batch(a.data(), a_vector ? 0 : a.size() - 2), b_batch(b.data(), b_vector ? 0 : b.size() - 2);
   HR_ASSIGN_OR_RETURN(shape.batch, broadcast(a_batch, b_batch));
@@ -59,17 +60,19 @@ inline Result<MatmulShape> matmul_shape(const Dims& a, const Dims& b) {
 template <class W>
 void matmul(const MatmulShape& shape, const W* a, const W* b, W* c) {
   const auto [m, n, k] = std::tuple(shape.m, shape.n, shape.k);
-  walk<2>(shape.batch, {shape.a_strides, shape.b_strides}, [&, m = m, n = n, k = k](const auto& at, const auto& steps, int64_t count) {
-    for (int64_t i = 0; i < count; ++i, c += m * n) {
-      gemm_add(m, n, k, a + (at[0] + i * steps[0]) * m * k, b + (at[1] + i * steps[1]) * k * n, c);
-    }
-  });
+  walk<2>(shape.batch, {shape.a_strides, shape.b_strides},
+          [&, m = m, n = n, k = k](const auto& at, const auto& steps, int64_t count) {
+            for (int64_t i = 0; i < count; ++i, c += m * n) {
+              gemm_add(m, n, k, a + (at[0] + i * steps[0]) * m * k, b + (at[1] + i * steps[1]) * k * n, c);
+            }
+          });
 }
 
 // round(value) + zero, within T's range.
 template <class T>
 T quantize(double value, T zero) {
-  return static_cast<T>(std::clamp<double>(std::isnan(value) ? 0 : std::nearbyint(value) + zero, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  return static_cast<T>(std::clamp<double>(std::isnan(value) ? 0 : std::nearbyint(value) + zero, std::numeric_limits<T>::min(),
+                                           std::numeric_limits<T>::max()));
 }
 
 }  // namespace headrace::onnx

@@ -37,7 +37,8 @@ Status batch_normalization(OpContext& context) {
     return make_status(Code::malformed, "running_mean and running_var are outputs in training mode alone");
   }
   // One-dimensional data are one channel.
-  const int64_t batch = x->dim(0), channels = x->rank() > 1 ? x->dim(1) : 1, size = x->rank() > 1 ? product(std::span(x->dims()).subspan(2)) : 1;
+  const int64_t batch = x->dim(0), channels = x->rank() > 1 ? x->dim(1) : 1,
+                size = x->rank() > 1 ? product(std::span(x->dims()).subspan(2)) : 1;
   Numbers<double> per_channel[4];
   for (int i = 0; i < 4; ++i) {
     HR_ASSIGN_OR_RETURN(const Tensor* own, context.input(i + 1));
@@ -59,7 +60,9 @@ Status batch_normalization(OpContext& context) {
         }
         const double own = sum / count;
         for (int64_t n = 0; n < batch; ++n) {
-          for (int64_t i = 0; i < size; ++i) squares += (from[(n * channels + c) * size + i] - own) * (from[(n * channels + c) * size + i] - own);
+          for (int64_t i = 0; i < size; ++i) {
+            squares += (from[(n * channels + c) * size + i] - own) * (from[(n * channels + c) * size + i] - own);
+          }
         }
         running_mean.push_back(mean * momentum + own * (1 - static_cast<double>(momentum)));
         running_variance.push_back(variance * momentum + squares / count * (1 - static_cast<double>(momentum)));
@@ -82,12 +85,15 @@ Status batch_normalization(OpContext& context) {
   });
 }
 
-// Each channel of each image, or each of `groups` groups of channels, by itself. `per_group`: scale and bias are one for each group.
+// Each channel of each image, or each of `groups` groups of channels, by itself. `per_group`: scale and bias are one for each
+// group.
 Status group_normalize(OpContext& context, int64_t groups, bool per_group) {
   HR_ASSIGN_OR_RETURN(const Tensor* x, context.input(0));
   HR_ASSIGN_OR_RETURN(const float epsilon, context.number("epsilon", 1e-5f));
   const int64_t channels = x->dim(1), size = product(std::span(x->dims()).subspan(2));
-  if (groups < 1 || channels % groups != 0) return make_status(Code::malformed, "num_groups: {} for {} channels", groups, channels);
+  if (groups < 1 || channels % groups != 0) {
+    return make_status(Code::malformed, "num_groups: {} for {} channels", groups, channels);
+  }
   const int64_t inner = channels / groups;
   for (int i = 1; i < 3; ++i) {
     HR_ASSIGN_OR_RETURN(const Tensor* own, context.input(i));
@@ -124,7 +130,8 @@ Status group_normalization(OpContext& context) {
   return group_normalize(context, groups, context.opset() < 21);
 }
 
-// The axes from `axis` on, each row by itself. `kCenters`: less the mean (LayerNormalization), else by the root of the mean square alone.
+// The axes from `axis` on, each row by itself. `kCenters`: less the mean (LayerNormalization), else by the root of the mean
+// square alone.
 template <bool kCenters>
 Status normalize_rows(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* x, context.input(0));
@@ -138,9 +145,13 @@ Status normalize_rows(OpContext& context) {
     if (!context.has_input(i)) continue;
     HR_ASSIGN_OR_RETURN(const Tensor* own, context.input(i));
     HR_ASSIGN_OR_RETURN(const Dims common, broadcast(own->dims(), dims));
-    if (common != dims) return make_status(Code::malformed, "input {}: dims [{}] do not go into [{}]", i, fmt::join(own->dims(), ", "), fmt::join(dims, ", "));
+    if (common != dims) {
+      return make_status(Code::malformed, "input {}: dims [{}] do not go into [{}]", i, fmt::join(own->dims(), ", "),
+                         fmt::join(dims, ", "));
+    }
   }
-  const int64_t rows = product(std::span(dims).first(static_cast<size_t>(axis))), size = product(std::span(dims).subspan(static_cast<size_t>(axis)));
+  const int64_t rows = product(std::span(dims).first(static_cast<size_t>(axis))),
+                size = product(std::span(dims).subspan(static_cast<size_t>(axis)));
   Dims outer = dims;
   std::fill(outer.begin() + axis, outer.end(), 1);
   // RMSNormalization gives the type of its scale.
@@ -206,7 +217,8 @@ Status lrn(OpContext& context) {
     for (int64_t n = 0; !y.empty() && n < x->dim(0); ++n) {
       for (int64_t c = 0; c < channels; ++c) {
         // An even window reaches further up than down.
-        const int64_t first = std::max<int64_t>(0, c - (window - 1) / 2), last = std::min(channels - 1, c + std::min(window / 2, channels));
+        const int64_t first = std::max<int64_t>(0, c - (window - 1) / 2),
+                      last = std::min(channels - 1, c + std::min(window / 2, channels));
         for (int64_t i = 0; i < size; ++i) {
           double sum = 0;
           for (int64_t k = first; k <= last; ++k) {
@@ -214,7 +226,8 @@ Status lrn(OpContext& context) {
             sum += value * value;
           }
           const int64_t at = (n * channels + c) * size + i;
-          y[static_cast<size_t>(at)] = static_cast<W>(from[at] / std::pow(bias + alpha / static_cast<double>(window) * sum, static_cast<double>(beta)));
+          y[static_cast<size_t>(at)] =
+              static_cast<W>(from[at] / std::pow(bias + alpha / static_cast<double>(window) * sum, static_cast<double>(beta)));
         }
       }
     }
@@ -281,7 +294,9 @@ Status mean_variance_normalization(OpContext& context) {
     const double count = static_cast<double>(x->elements()) / static_cast<double>(rows);
     each([&](size_t row, int64_t k) { means[row] += from[k] / count; });
     each([&](size_t row, int64_t k) { variances[row] += (from[k] - means[row]) * (from[k] - means[row]) / count; });
-    each([&](size_t row, int64_t k) { y[static_cast<size_t>(k)] = static_cast<W>((from[k] - means[row]) / (std::sqrt(variances[row]) + 1e-9)); });
+    each([&](size_t row, int64_t k) {
+      y[static_cast<size_t>(k)] = static_cast<W>((from[k] - means[row]) / (std::sqrt(variances[row]) + 1e-9));
+    });
     return put(context, 0, x->dtype(), dims, y);
   });
 }

@@ -223,9 +223,14 @@ Status max_unpool(OpContext& context) {
   Dims dims = implied;
   if (context.has_input(2)) {
     HR_ASSIGN_OR_RETURN(dims, context.integers(2));
-    if (dims.size() != implied.size()) return make_status(Code::malformed, "output_shape: want {} numbers, got {}", implied.size(), dims.size());
+    if (dims.size() != implied.size()) {
+      return make_status(Code::malformed, "output_shape: want {} numbers, got {}", implied.size(), dims.size());
+    }
     for (size_t i = 0; i < dims.size(); ++i) {
-      if (dims[i] < implied[i]) return make_status(Code::malformed, "output_shape: want [{}] or more, got [{}]", fmt::join(implied, ", "), fmt::join(dims, ", "));
+      if (dims[i] < implied[i]) {
+        return make_status(Code::malformed, "output_shape: want [{}] or more, got [{}]", fmt::join(implied, ", "),
+                           fmt::join(dims, ", "));
+      }
     }
   }
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, x->dtype(), dims));

@@ -186,7 +186,8 @@ Status reduce_log_sum_exp(OpContext& context) {
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), shape.dims));
   return typed(dispatch_number(input->dtype(),
                                [&]<class T>() {
-                                 std::vector<double> most(static_cast<size_t>(shape.results), -std::numeric_limits<double>::infinity());
+                                 std::vector<double> most(static_cast<size_t>(shape.results),
+                                                          -std::numeric_limits<double>::infinity());
                                  std::vector<double> sums(most.size(), 0);
                                  for_elements<T>(*input, shape, [&](int64_t at, Wide<T> x) {
                                    double& largest = most[static_cast<size_t>(at)];
@@ -194,7 +195,8 @@ Status reduce_log_sum_exp(OpContext& context) {
                                  });
                                  for (double& shift : most) shift = std::isfinite(shift) ? shift : 0;
                                  for_elements<T>(*input, shape, [&](int64_t at, Wide<T> x) {
-                                   sums[static_cast<size_t>(at)] += std::exp(static_cast<double>(x) - most[static_cast<size_t>(at)]);
+                                   sums[static_cast<size_t>(at)] +=
+                                       std::exp(static_cast<double>(x) - most[static_cast<size_t>(at)]);
                                  });
                                  T* to = output->data<T>();
                                  for (size_t i = 0; i < sums.size(); ++i) to[i] = as_result<T>(std::log(sums[i]) + most[i]);
@@ -242,7 +244,9 @@ Status arg_extreme(OpContext& context) {
                                      Wide<T> best_value = widen(row[0]);
                                      for (int64_t k = 1; k < length; ++k) {
                                        const Wide<T> x = widen(row[k * inner]);
-                                       const bool better = is_nan(best_value) ? false : is_nan(x) || (kLargest ? x > best_value : x < best_value);
+                                       const bool better = is_nan(best_value)
+                                                               ? false
+                                                               : is_nan(x) || (kLargest ? x > best_value : x < best_value);
                                        const bool same = x == best_value || (is_nan(x) && is_nan(best_value));
                                        if (better || (same && last != 0)) {
                                          best = k;

@@ -5,7 +5,19 @@ namespace headrace::onnx {
 namespace {
 
 struct Activation {
-  enum class Kind : uint8_t { affine, elu, hard_sigmoid, leaky_relu, relu, scaled_tanh, sigmoid, softplus, softsign, tanh, thresholded_relu };
+  enum class Kind : uint8_t {
+    affine,
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    relu,
+    scaled_tanh,
+    sigmoid,
+    softplus,
+    softsign,
+    tanh,
+    thresholded_relu
+  };
   std::string_view name;
   Kind kind;
   bool takes_alpha, takes_beta;
@@ -65,7 +77,9 @@ struct Recurrence {
     return (batch_first ? (b * steps + step) * directions + direction : (step * directions + direction) * batch + b) * hidden;
   }
   Dims state_dims() const { return batch_first ? Dims{batch, directions, hidden} : Dims{directions, batch, hidden}; }
-  Dims output_dims() const { return batch_first ? Dims{batch, steps, directions, hidden} : Dims{steps, directions, batch, hidden}; }
+  Dims output_dims() const {
+    return batch_first ? Dims{batch, steps, directions, hidden} : Dims{steps, directions, batch, hidden};
+  }
 };
 
 // `defaults`: the activations of one direction.
@@ -101,7 +115,9 @@ Result<Recurrence> recurrence(const OpContext& context, int64_t gates, const std
   r.lengths.assign(static_cast<size_t>(r.batch), r.steps);
   if (context.has_input(4)) {
     HR_ASSIGN_OR_RETURN(r.lengths, context.integers(4));
-    if (static_cast<int64_t>(r.lengths.size()) != r.batch) return error(Code::malformed, "sequence_lens: want {}, got {}", r.batch, r.lengths.size());
+    if (static_cast<int64_t>(r.lengths.size()) != r.batch) {
+      return error(Code::malformed, "sequence_lens: want {}, got {}", r.batch, r.lengths.size());
+    }
     for (const int64_t length : r.lengths) {
       if (length < 0 || length > r.steps) return error(Code::malformed, "sequence_lens: want 0 to {}, got {}", r.steps, length);
     }
@@ -117,7 +133,9 @@ Result<Recurrence> recurrence(const OpContext& context, int64_t gates, const std
   HR_ASSIGN_OR_RETURN(const std::vector<float> betas, context.numbers("activation_beta", {}));
   size_t alpha = 0, beta = 0;
   const size_t wanted = defaults.size() * static_cast<size_t>(r.directions);
-  if (!names.empty() && names.size() < wanted) return error(Code::malformed, "activations: want {}, got {}", wanted, names.size());
+  if (!names.empty() && names.size() < wanted) {
+    return error(Code::malformed, "activations: want {}, got {}", wanted, names.size());
+  }
   for (size_t i = 0; i < wanted; ++i) {
     const std::string& name = names.empty() ? defaults[i % defaults.size()] : names[i];
     const auto* found = std::ranges::find(kActivations, name, &Activation::name);
@@ -156,11 +174,11 @@ std::vector<W> transposed(const W* from, int64_t rows, int64_t columns) {
   return to;
 }
 
-// One direction of one sequence. step(x, h): x [gates * hidden] is what the input gives with the input's biases, h [hidden] is the state,
-// which it replaces. Y and the last states are written.
+// One direction of one sequence. step(x, h): x [gates * hidden] is what the input gives with the input's biases, h [hidden] is
+// the state, which it replaces. Y and the last states are written.
 template <class W, class Step>
-void run_sequence(const Recurrence& r, const Weights<W>& all, int64_t direction, int64_t b, const std::vector<W>& turned_w, std::vector<W>& y,
-                  std::vector<W>& last, Step&& step) {
+void run_sequence(const Recurrence& r, const Weights<W>& all, int64_t direction, int64_t b, const std::vector<W>& turned_w,
+                  std::vector<W>& y, std::vector<W>& last, Step&& step) {
   const int64_t rows = r.gates * r.hidden, length = r.lengths[static_cast<size_t>(b)];
   std::vector<W> h(static_cast<size_t>(r.hidden), 0), x(static_cast<size_t>(rows));
   if (!all.h0.empty()) std::copy_n(all.h0.data() + r.state_at(direction, b), r.hidden, h.begin());
@@ -168,7 +186,8 @@ void run_sequence(const Recurrence& r, const Weights<W>& all, int64_t direction,
   for (int64_t t = 0; t < length; ++t) {
     const int64_t at = backward ? length - 1 - t : t;
     for (int64_t i = 0; i < rows; ++i) x[static_cast<size_t>(i)] = all.b.empty() ? 0 : all.b[direction * 2 * rows + i];
-    gemm_add(1, rows, r.inputs, all.x.data() + (r.batch_first ? b * r.steps + at : at * r.batch + b) * r.inputs, turned_w.data(), x.data());
+    gemm_add(1, rows, r.inputs, all.x.data() + (r.batch_first ? b * r.steps + at : at * r.batch + b) * r.inputs,
+             turned_w.data(), x.data());
     step(x, h);
     std::ranges::copy(h, y.begin() + r.output_at(at, direction, b));
   }
@@ -177,7 +196,8 @@ void run_sequence(const Recurrence& r, const Weights<W>& all, int64_t direction,
 
 // product [rows] = R [rows, hidden] h + the recurrent biases, from row `first` of the direction's on.
 template <class W>
-std::vector<W> recurrent_part(const Recurrence& r, const Weights<W>& all, int64_t direction, const std::vector<W>& h, int64_t first, int64_t rows) {
+std::vector<W> recurrent_part(const Recurrence& r, const Weights<W>& all, int64_t direction, const std::vector<W>& h,
+                              int64_t first, int64_t rows) {
   std::vector<W> product(static_cast<size_t>(rows));
   const int64_t all_rows = r.gates * r.hidden;
   for (int64_t i = 0; i < rows; ++i) {
@@ -278,7 +298,8 @@ Status lstm(OpContext& context) {
           const std::vector<W> part = recurrent_part(r, all, d, h, 0, rows);
           for (size_t i = 0; i < n; ++i) {
             const W in = act[0](r.clipped(x[i] + part[i] + p[i] * c[i]));
-            const W forget = input_forget != 0 ? 1 - in : act[0](r.clipped(x[2 * n + i] + part[2 * n + i] + p[2 * n + i] * c[i]));
+            const W forget =
+                input_forget != 0 ? 1 - in : act[0](r.clipped(x[2 * n + i] + part[2 * n + i] + p[2 * n + i] * c[i]));
             const W fresh = act[1](r.clipped(x[3 * n + i] + part[3 * n + i]));
             c[i] = forget * c[i] + in * fresh;
             const W out = act[0](r.clipped(x[n + i] + part[n + i] + p[n + i] * c[i]));

@@ -18,11 +18,14 @@ Status max_roi_pool(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* rois, context.input(1));
   HR_RETURN_IF_ERROR(same_type(*x, *rois));
   HR_RETURN_IF_ERROR(want_rank(*x, 4, "X"));
-  if (rois->rank() != 2 || rois->dim(1) != 5) return make_status(Code::malformed, "rois: want [regions, 5], got [{}]", fmt::join(rois->dims(), ", "));
+  if (rois->rank() != 2 || rois->dim(1) != 5) {
+    return make_status(Code::malformed, "rois: want [regions, 5], got [{}]", fmt::join(rois->dims(), ", "));
+  }
   HR_ASSIGN_OR_RETURN(const std::vector<int64_t> pooled, context.integers("pooled_shape", {}));
   HR_ASSIGN_OR_RETURN(const float scale, context.number("spatial_scale", 1));
   if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1 || pooled[0] > kMostBins || pooled[1] > kMostBins) {
-    return make_status(Code::malformed, "pooled_shape: want two numbers from 1 to {}, got [{}]", kMostBins, fmt::join(pooled, ", "));
+    return make_status(Code::malformed, "pooled_shape: want two numbers from 1 to {}, got [{}]", kMostBins,
+                       fmt::join(pooled, ", "));
   }
   const int64_t batch = x->dim(0), channels = x->dim(1), height = x->dim(2), width = x->dim(3);
   const Dims dims = {rois->dim(0), channels, pooled[0], pooled[1]};
@@ -38,9 +41,13 @@ Status max_roi_pool(OpContext& context) {
       // Corners count whole pixels, both ends included.
       int64_t corner[4];
       for (int i = 0; i < 4; ++i) corner[i] = truncate<int32_t>(std::round(static_cast<double>(roi[i + 1]) * scale));
-      const double bin_h = static_cast<double>(std::max<int64_t>(corner[3] - corner[1] + 1, 1)) / static_cast<double>(pooled[0]);
-      const double bin_w = static_cast<double>(std::max<int64_t>(corner[2] - corner[0] + 1, 1)) / static_cast<double>(pooled[1]);
-      const auto edge = [](double at, int64_t start, int64_t size) { return std::clamp<int64_t>(static_cast<int64_t>(at) + start, 0, size); };
+      const double bin_h =
+          static_cast<double>(std::max<int64_t>(corner[3] - corner[1] + 1, 1)) / static_cast<double>(pooled[0]);
+      const double bin_w =
+          static_cast<double>(std::max<int64_t>(corner[2] - corner[0] + 1, 1)) / static_cast<double>(pooled[1]);
+      const auto edge = [](double at, int64_t start, int64_t size) {
+        return std::clamp<int64_t>(static_cast<int64_t>(at) + start, 0, size);
+      };
       for (int64_t c = 0; c < channels; ++c) {
         const W* plane = from.data() + (image * channels + c) * height * width;
         for (int64_t i = 0; i < pooled[0]; ++i) {
@@ -91,20 +98,23 @@ Status roi_align(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* images, context.input(2));
   HR_RETURN_IF_ERROR(same_type(*x, *rois));
   HR_RETURN_IF_ERROR(want_rank(*x, 4, "X"));
-  if (rois->rank() != 2 || rois->dim(1) != 4) return make_status(Code::malformed, "rois: want [regions, 4], got [{}]", fmt::join(rois->dims(), ", "));
+  if (rois->rank() != 2 || rois->dim(1) != 4) {
+    return make_status(Code::malformed, "rois: want [regions, 4], got [{}]", fmt::join(rois->dims(), ", "));
+  }
   HR_RETURN_IF_ERROR(want_dims(*images, {rois->dim(0)}, "batch_indices"));
   if (images->dtype() != DType::i64) return unknown_type(images->dtype());
   HR_ASSIGN_OR_RETURN(const std::string mode, context.text("mode", "avg"));
   // Before opset 16 pixels were never shifted.
-  HR_ASSIGN_OR_RETURN(const std::string transform,
-                      context.text("coordinate_transformation_mode", context.opset() < 16 ? "output_half_pixel" : "half_pixel"));
+  HR_ASSIGN_OR_RETURN(const std::string transform, context.text("coordinate_transformation_mode",
+                                                                context.opset() < 16 ? "output_half_pixel" : "half_pixel"));
   HR_ASSIGN_OR_RETURN(const int64_t rows, context.integer("output_height", 1));
   HR_ASSIGN_OR_RETURN(const int64_t columns, context.integer("output_width", 1));
   HR_ASSIGN_OR_RETURN(const int64_t ratio, context.integer("sampling_ratio", 0));
   HR_ASSIGN_OR_RETURN(const float scale, context.number("spatial_scale", 1));
   if (mode != "avg" && mode != "max") return make_status(Code::malformed, "mode: want avg or max, got {}", mode);
   if (transform != "half_pixel" && transform != "output_half_pixel") {
-    return make_status(Code::malformed, "coordinate_transformation_mode: want half_pixel or output_half_pixel, got {}", transform);
+    return make_status(Code::malformed, "coordinate_transformation_mode: want half_pixel or output_half_pixel, got {}",
+                       transform);
   }
   if (rows < 1 || columns < 1 || rows > kMostBins || columns > kMostBins || ratio < 0 || ratio > 4096) {
     return make_status(Code::malformed, "output_height {}, output_width {}, sampling_ratio {}", rows, columns, ratio);
@@ -129,8 +139,11 @@ Status roi_align(OpContext& context) {
         roi_h = std::max<W>(roi_h, 1);
       }
       const W bin_h = roi_h / static_cast<W>(rows), bin_w = roi_w / static_cast<W>(columns);
-      const int64_t grid_h = ratio > 0 ? ratio : truncate<int32_t>(std::ceil(bin_h)), grid_w = ratio > 0 ? ratio : truncate<int32_t>(std::ceil(bin_w));
-      if (grid_h > 4096 || grid_w > 4096) return make_status(Code::resource_exhausted, "a region of {} by {} samples in a bin", grid_h, grid_w);
+      const int64_t grid_h = ratio > 0 ? ratio : truncate<int32_t>(std::ceil(bin_h)),
+                    grid_w = ratio > 0 ? ratio : truncate<int32_t>(std::ceil(bin_w));
+      if (grid_h > 4096 || grid_w > 4096) {
+        return make_status(Code::resource_exhausted, "a region of {} by {} samples in a bin", grid_h, grid_w);
+      }
       const int64_t count = std::max<int64_t>(std::max<int64_t>(grid_h, 0) * std::max<int64_t>(grid_w, 0), 1);
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
@@ -138,7 +151,8 @@ Status roi_align(OpContext& context) {
           for (int64_t v = 0; v < grid_h; ++v) {
             const W at_y = start_h + static_cast<W>(i) * bin_h + (static_cast<W>(v) + W(0.5)) * bin_h / static_cast<W>(grid_h);
             for (int64_t u = 0; u < grid_w; ++u) {
-              const W at_x = start_w + static_cast<W>(j) * bin_w + (static_cast<W>(u) + W(0.5)) * bin_w / static_cast<W>(grid_w);
+              const W at_x =
+                  start_w + static_cast<W>(j) * bin_w + (static_cast<W>(u) + W(0.5)) * bin_w / static_cast<W>(grid_w);
               const Sample<W> sample = sample_at(at_y, at_x, height, width);
               for (int64_t c = 0; c < channels; ++c) {
                 const W* plane = from.data() + (image * channels + c) * height * width;

@@ -72,7 +72,8 @@ Status dft(OpContext& context) {
   Dims result = input->dims();
   result[at_axis] = onesided != 0 && inverse == 0 ? length / 2 + 1 : length;
   result.back() = to_real ? 1 : 2;
-  const int64_t outer = product(dims.first(at_axis)), own = dims[at_axis], inner = product(dims.subspan(at_axis + 1, dims.size() - at_axis - 2));
+  const int64_t outer = product(dims.first(at_axis)), own = dims[at_axis],
+                inner = product(dims.subspan(at_axis + 1, dims.size() - at_axis - 2));
   const int64_t parts = dims.back(), given_count = std::min(own, to_real ? length / 2 + 1 : length), results = result[at_axis];
   HR_ASSIGN_OR_RETURN(const Numbers<double> x, Numbers<double>::of(*input));
   HR_ASSIGN_OR_RETURN(std::vector<double> y, buffer<double>(context, result));
@@ -159,7 +160,8 @@ Status put_as(OpContext& context, const Dims& dims, const std::vector<double>& v
   HR_ASSIGN_OR_RETURN(const DType dtype, read_dtype(number));
   if (dispatch_float(dtype, []<class T>() {})) return put(context, 0, dtype, dims, values);
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, dtype, dims));
-  return typed(dispatch_integer(dtype, [&]<class T>() { std::ranges::transform(values, output->data<T>(), truncate<T>); }), dtype);
+  return typed(dispatch_integer(dtype, [&]<class T>() { std::ranges::transform(values, output->data<T>(), truncate<T>); }),
+               dtype);
 }
 
 // a - b cos(2 pi i / n) + c cos(4 pi i / n)
@@ -190,7 +192,9 @@ Status mel_weight_matrix(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<double> edge, numbers<double>(context, i + 3));
     if (context.value(i + 3).tensor()->elements() != 1) return make_status(Code::malformed, "input {}: want one number", i + 3);
     edges[i] = 2595 * std::log10(1 + edge[0] / 700);
-    if (!(edge[0] >= 0) || !std::isfinite(edges[i])) return make_status(Code::malformed, "input {}: want a frequency, got {}", i + 3, edge[0]);
+    if (!(edge[0] >= 0) || !std::isfinite(edges[i])) {
+      return make_status(Code::malformed, "input {}: want a frequency, got {}", i + 3, edge[0]);
+    }
   }
   if (bands < 0 || length < 1 || length > kMaxElements || rate < 1) {
     return make_status(Code::malformed, "num_mel_bins {}, dft_length {}, sample_rate {}", bands, length, rate);
@@ -203,7 +207,9 @@ Status mel_weight_matrix(OpContext& context) {
   for (size_t i = 0; i < corners.size(); ++i) {
     const double hertz = 700 * (std::pow(10, (edges[0] + static_cast<double>(i) * step) / 2595) - 1);
     corners[i] = truncate<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate)));
-    if (corners[i] < 0 || corners[i] > bins) return make_status(Code::malformed, "a band at {} Hz of a spectrum up to {} Hz", hertz, static_cast<double>(rate) / 2);
+    if (corners[i] < 0 || corners[i] > bins) {
+      return make_status(Code::malformed, "a band at {} Hz of a spectrum up to {} Hz", hertz, static_cast<double>(rate) / 2);
+    }
   }
   for (int64_t band = 0; band < bands; ++band) {
     const auto at = static_cast<size_t>(band);
@@ -212,8 +218,12 @@ Status mel_weight_matrix(OpContext& context) {
       if (bin < bins) values[static_cast<size_t>(bin * bands + band)] = value;
     };
     if (low == center) set(center, 1);
-    for (int64_t bin = low; low != center && bin <= center; ++bin) set(bin, static_cast<double>(bin - low) / static_cast<double>(center - low));
-    for (int64_t bin = center; bin < high; ++bin) set(bin, static_cast<double>(high - bin) / static_cast<double>(high - center));
+    for (int64_t bin = low; low != center && bin <= center; ++bin) {
+      set(bin, static_cast<double>(bin - low) / static_cast<double>(center - low));
+    }
+    for (int64_t bin = center; bin < high; ++bin) {
+      set(bin, static_cast<double>(high - bin) / static_cast<double>(high - center));
+    }
   }
   return put_as(context, {bins, bands}, values);
 }

@@ -104,7 +104,8 @@ Status sign(OpContext& context) {
 Status bitwise_not(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   Status status;
-  const bool known = dispatch_integer(input->dtype(), [&]<class T>() { status = map<T, T>(context, *input, [](T x) { return static_cast<T>(~x); }); });
+  const bool known = dispatch_integer(
+      input->dtype(), [&]<class T>() { status = map<T, T>(context, *input, [](T x) { return static_cast<T>(~x); }); });
   return known ? status : unknown_type(input->dtype());
 }
 
@@ -116,7 +117,8 @@ Status logical_not(OpContext& context) {
 
 Status celu(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const float alpha, context.number("alpha", 1));
-  return map_float(context, [&]<class W>(W x) -> W { return std::max(x, W{0}) + std::min<W>(alpha * std::expm1(x / alpha), 0); });
+  return map_float(context,
+                   [&]<class W>(W x) -> W { return std::max(x, W{0}) + std::min<W>(alpha * std::expm1(x / alpha), 0); });
 }
 
 Status elu(OpContext& context) {
@@ -199,7 +201,8 @@ Status is_nan_op(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   Status status;
   const bool known =
-      dispatch_float(input->dtype(), [&]<class T>() { status = map<T, bool>(context, *input, [](T x) { return std::isnan(widen(x)); }); }) ||
+      dispatch_float(input->dtype(),
+                     [&]<class T>() { status = map<T, bool>(context, *input, [](T x) { return std::isnan(widen(x)); }); }) ||
       dispatch<f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz>(
           input->dtype(), [&]<class T>() { status = map<T, bool>(context, *input, [](T x) { return code_is_nan(x); }); });
   return known ? status : unknown_type(input->dtype());
@@ -261,7 +264,9 @@ Status dropout(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   if (context.has_input(2)) {
     HR_ASSIGN_OR_RETURN(const Tensor* training, context.input(2));
-    if (training->dtype() != DType::boolean || training->elements() != 1) return make_status(Code::malformed, "training_mode: want one bool");
+    if (training->dtype() != DType::boolean || training->elements() != 1) {
+      return make_status(Code::malformed, "training_mode: want one bool");
+    }
     double ratio = 0.5;
     if (context.has_input(1)) {
       HR_ASSIGN_OR_RETURN(const Tensor* given, context.input(1));
@@ -277,7 +282,9 @@ Status dropout(OpContext& context) {
     const DType dtype = context.opset() < 10 ? input->dtype() : DType::boolean;
     HR_ASSIGN_OR_RETURN(Tensor* mask, context.make(1, dtype, input->dims()));
     if (dtype == DType::boolean) std::fill_n(mask->data<bool>(), mask->elements(), true);
-    else return typed(dispatch_float(dtype, [&]<class T>() { std::fill_n(mask->data<T>(), mask->elements(), narrow<T>(1.0f)); }), dtype);
+    else
+      return typed(dispatch_float(dtype, [&]<class T>() { std::fill_n(mask->data<T>(), mask->elements(), narrow<T>(1.0f)); }),
+                   dtype);
   }
   return {};
 }

@@ -16,7 +16,8 @@ struct Window {
   int64_t extent(size_t axis) const { return (kernel[axis] - 1) * dilations[axis] + 1; }
 };
 
-// An attribute with one number for each of `rank` axes, each from `least` on. The bound keeps products with a dim within 64 bits.
+// An attribute with one number for each of `rank` axes, each from `least` on. The bound keeps products with a dim within 64
+// bits.
 inline Result<Dims> per_axis(const OpContext& context, std::string_view name, size_t rank, int64_t otherwise, int64_t least) {
   constexpr int64_t kMost = int64_t{1} << 28;
   HR_ASSIGN_OR_RETURN(Dims values, context.integers(name, Dims(rank, otherwise)));
@@ -36,7 +37,8 @@ inline Result<Window> window_attributes(const OpContext& context, std::span<cons
     if (!context.has("kernel_shape")) return error(Code::malformed, "kernel_shape: not given");
     HR_ASSIGN_OR_RETURN(window.kernel, per_axis(context, "kernel_shape", rank, 1, 1));
     if (!kernel.empty() && kernel != window.kernel) {
-      return error(Code::malformed, "kernel_shape: [{}], but the weights have [{}]", fmt::join(window.kernel, ", "), fmt::join(kernel, ", "));
+      return error(Code::malformed, "kernel_shape: [{}], but the weights have [{}]", fmt::join(window.kernel, ", "),
+                   fmt::join(kernel, ", "));
     }
   } else {
     window.kernel = kernel;
@@ -65,7 +67,8 @@ inline Result<std::string> auto_pad_of(const OpContext& context) {
 }
 
 // `kernel`: from the weights, or empty where the attribute kernel_shape alone says it.
-inline Result<Window> make_window(const OpContext& context, std::span<const int64_t> spatial, const Dims& kernel, bool ceil_mode = false) {
+inline Result<Window> make_window(const OpContext& context, std::span<const int64_t> spatial, const Dims& kernel,
+                                  bool ceil_mode = false) {
   HR_ASSIGN_OR_RETURN(Window window, window_attributes(context, spatial, kernel));
   HR_ASSIGN_OR_RETURN(const std::string mode, auto_pad_of(context));
   for (size_t i = 0; i < window.rank(); ++i) {
@@ -80,13 +83,13 @@ inline Result<Window> make_window(const OpContext& context, std::span<const int6
     }
     if (mode == "VALID") window.begin[i] = window.end[i] = 0;
     const int64_t room = in + window.begin[i] + window.end[i] - extent;
-    if (room < 0) {
-      return error(Code::malformed, "spatial axis {}: a window of {} does not fit into {} padded by {} and {}", i, extent, in, window.begin[i],
-                   window.end[i]);
-    }
-    int64_t out = room / stride + 1;
-    // A window that reaches beyond the end counts, unless it starts there.
+    // Rounded down; with ceil_mode up, where a window that reaches beyond the end counts unless it starts there.
+    int64_t out = (room >= 0 ? room : room - stride + 1) / stride + 1;
     if (ceil_mode && mode == "NOTSET" && room % stride != 0 && out * stride < in + window.begin[i]) ++out;
+    if (out < 0) {
+      return error(Code::malformed, "spatial axis {}: a window of {} does not fit into {} padded by {} and {}", i, extent, in,
+                   window.begin[i], window.end[i]);
+    }
     window.output.push_back(out);
   }
   HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t positions, count_elements(window.output));
