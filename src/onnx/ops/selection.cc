@@ -95,7 +95,7 @@ Result<Tensor> range_of(OpContext& context, T start, T limit, T delta) {
   const auto length = static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{2} * static_cast<uint64_t>(kMaxElements)));
   HR_ASSIGN_OR_RETURN(Tensor output, make_numbers(context, DTypeOf<T>::value, {length}));
   for (int64_t i = 0; i < length; ++i) {
-    if constexpr (std::is_integral_v<T>) output.data<T>()[i] = static_cast<T>(start + static_cast<T>(i) * delta);
+    if constexpr (std::is_integral_v<T>) output.data<T>()[i] = static_cast<T>(static_cast<uint64_t>(start) + static_cast<uint64_t>(i) * static_cast<uint64_t>(delta));
     else output.data<T>()[i] = static_cast<T>(static_cast<double>(start) + static_cast<double>(i) * static_cast<double>(delta));
   }
   return output;
