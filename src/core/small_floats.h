@@ -93,7 +93,8 @@ constexpr float to_float(T value) {
   const uint32_t sign = static_cast<uint32_t>(value.bits) >> sign_at & 1, code = value.bits & ((1u << sign_at) - 1);
   const auto signed_float = [&](uint32_t bits) { return std::bit_cast<float>(bits | sign << 31); };
   if (format.fnuz && value.bits == format.nan) return std::bit_cast<float>(0x7FC00000u);
-  if (code > format.largest) return signed_float(code == format.overflow && format.overflow != format.nan ? 0x7F800000u : 0x7FC00000u);
+  if (code > format.largest)
+    return signed_float(code == format.overflow && format.overflow != format.nan ? 0x7F800000u : 0x7FC00000u);
   const uint32_t exponent = code >> format.mantissa_bits, mantissa = code & ((1u << format.mantissa_bits) - 1);
   const auto power = [](int p) { return std::bit_cast<float>(static_cast<uint32_t>(p + 127) << 23); };
   const float magnitude = exponent == 0 ? static_cast<float>(mantissa) * power(1 - format.bias - format.mantissa_bits)
@@ -116,12 +117,14 @@ constexpr f8e8m0 to_f8e8m0(double value, bool saturate, ScaleRounding rounding) 
   if (value != value || value < 0) return nan;
   if (value < 0x1p-127) return saturate ? f8e8m0{0} : nan;
   if (value > 0x1p127) {  // beyond the largest, unless the rounding leads back to it
-    const bool back = value < 0x1p128 && (rounding == ScaleRounding::down || (rounding == ScaleRounding::nearest && value < 0x1.8p127));
+    const bool back =
+        value < 0x1p128 && (rounding == ScaleRounding::down || (rounding == ScaleRounding::nearest && value < 0x1.8p127));
     return saturate || back ? f8e8m0{0xFE} : nan;
   }
   const auto bits = std::bit_cast<uint64_t>(value);
   const uint64_t fraction = bits & ((uint64_t{1} << 52) - 1);
-  const bool more = rounding == ScaleRounding::up ? fraction != 0 : rounding == ScaleRounding::nearest && fraction >= uint64_t{1} << 51;
+  const bool more =
+      rounding == ScaleRounding::up ? fraction != 0 : rounding == ScaleRounding::nearest && fraction >= uint64_t{1} << 51;
   return f8e8m0{static_cast<uint8_t>((bits >> 52) - 1023 + 127 + (more ? 1 : 0))};
 }
 

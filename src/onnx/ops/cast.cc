@@ -1,6 +1,6 @@
-// Conversions between element types: Cast, CastLike, BitCast. What the operator document leaves open: floats beyond an integer type lose
-// their fraction and then their high bits, as integers do (64 bits saturate, NaN is 0); strings that are no number are an error; floats
-// become strings by their shortest form that reads back, "NaN", "INF" and "-INF".
+// Conversions between element types: Cast, CastLike, BitCast. What the operator document leaves open: floats beyond an integer
+// type lose their fraction and then their high bits, as integers do (64 bits saturate, NaN is 0); strings that are no number
+// are an error; floats become strings by their shortest form that reads back, "NaN", "INF" and "-INF".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,8 @@ Result<Number> parse_number(const std::string& text) {
   if (rest.starts_with('+') && !rest.starts_with("+-")) rest.remove_prefix(1);
   const char *begin = rest.data(), *end = begin + rest.size();
   int64_t whole = 0;
-  if (const auto read = std::from_chars(begin, end, whole); read.ec == std::errc() && read.ptr == end) return Number{Number::Kind::whole, 0, whole};
+  if (const auto read = std::from_chars(begin, end, whole); read.ec == std::errc() && read.ptr == end)
+    return Number{Number::Kind::whole, 0, whole};
   uint64_t natural = 0;
   if (const auto read = std::from_chars(begin, end, natural); read.ec == std::errc() && read.ptr == end) {
     return Number{Number::Kind::natural, 0, static_cast<int64_t>(natural)};
@@ -106,9 +107,12 @@ Status cast_to(OpContext& context, DType to, const Rules& rules) {
   // One function reads, another writes, so that types do not meet in pairs.
   Number (*read)(const Tensor&, int64_t) = nullptr;
   void (*write)(Tensor&, int64_t, const Number&, const Rules&) = nullptr;
-  dispatch_real(input->dtype(), [&]<class T>() { read = [](const Tensor& from, int64_t i) { return number_of(from.data<T>()[i]); }; });
+  dispatch_real(input->dtype(),
+                [&]<class T>() { read = [](const Tensor& from, int64_t i) { return number_of(from.data<T>()[i]); }; });
   dispatch_real(to, [&]<class T>() {
-    write = [](Tensor& into, int64_t i, const Number& number, const Rules& own) { into.data<T>()[i] = converted<T>(number, own); };
+    write = [](Tensor& into, int64_t i, const Number& number, const Rules& own) {
+      into.data<T>()[i] = converted<T>(number, own);
+    };
   });
   const bool from_text = input->dtype() == DType::string, to_text = to == DType::string;
   if (read == nullptr && !from_text) return wrong_type(input->dtype());
@@ -129,7 +133,8 @@ Status cast_to(OpContext& context, DType to, const Rules& rules) {
 Result<Rules> rules_of(const OpContext& context) {
   HR_ASSIGN_OR_RETURN(const int64_t saturate, context.integer("saturate", 1));
   HR_ASSIGN_OR_RETURN(const std::string mode, context.text("round_mode", "up"));
-  if (mode != "up" && mode != "down" && mode != "nearest") return error(Code::malformed, "round_mode: want up, down or nearest, got \"{}\"", mode);
+  if (mode != "up" && mode != "down" && mode != "nearest")
+    return error(Code::malformed, "round_mode: want up, down or nearest, got \"{}\"", mode);
   return Rules{saturate != 0, mode == "up" ? ScaleRounding::up : mode == "down" ? ScaleRounding::down : ScaleRounding::nearest};
 }
 
@@ -172,7 +177,8 @@ Status bit_cast(OpContext& context) {
     const bool is_signed = to == DType::i4 || to == DType::i2;
     for (int64_t i = 0; i < output->elements(); ++i) {
       const auto high = static_cast<uint8_t>(from[i] << (8 - bits));
-      const auto value = is_signed ? static_cast<uint8_t>(static_cast<int8_t>(high) >> (8 - bits)) : static_cast<uint8_t>(high >> (8 - bits));
+      const auto value =
+          is_signed ? static_cast<uint8_t>(static_cast<int8_t>(high) >> (8 - bits)) : static_cast<uint8_t>(high >> (8 - bits));
       output->raw()[i] = std::byte{to == DType::boolean ? static_cast<uint8_t>(from[i] != 0) : value};
     }
   }

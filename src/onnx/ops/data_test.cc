@@ -1,4 +1,5 @@
-// The data operators beyond ONNX's backend tests and tests/cases/onnx_ops: what is wrong or hostile, what is empty, what a seed gives.
+// The data operators beyond ONNX's backend tests and tests/cases/onnx_ops: what is wrong or hostile, what is empty, what a seed
+// gives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,7 +82,8 @@ TEST(DataOperators, RefuseWhatIsWrongAndSayWhy) {
       {{"GatherND", {floats({2}), Value(Tensor(DType::i64, {}))}}, "indices of rank 0"},
       {{"ScatterND", {floats({2}), Value(Tensor::of<int64_t>({1, 1}, {-3})), floats({1})}}, "index"},
       {{"ScatterND", {floats({2}), Value(Tensor::of<int64_t>({1, 1}, {0})), floats({2})}}, "updates: want f32 [1]"},
-      {{"ScatterElements", {floats({2}), ints({0}), floats({1})}, {{"reduction", attr("max")}}, 16}, "reduction \"max\" in opset 16"},
+      {{"ScatterElements", {floats({2}), ints({0}), floats({1})}, {{"reduction", attr("max")}}, 16},
+       "reduction \"max\" in opset 16"},
       {{"TensorScatter", {floats({1, 4, 2}), floats({1, 2, 2}), ints({3})}}, "3 for 2 of 4 places"},
       {{"TensorScatter", {floats({1, 4, 2}), floats({1, 2, 2}), ints({-1})}, {{"mode", attr("circular")}}}, "write_indices"},
       {{"Reshape", {floats({2, 3}), ints({-1, -1})}}, "more than one -1"},
@@ -114,7 +116,8 @@ TEST(DataOperators, RefuseWhatIsWrongAndSayWhy) {
       {{"Compress", {floats({2}), Value(Tensor::of<bool>({3}, {false, false, true}))}}, "the axis has 2"},
       {{"OneHot", {ints({0}), ints({kHighest}), floats({2})}}, "more than"},
       {{"OneHot", {ints({0}), ints({-1}), floats({2})}}, "below 0"},
-      {{"Range", {Value(Tensor::scalar<int64_t>(0)), Value(Tensor::scalar(kHighest)), Value(Tensor::scalar<int64_t>(1))}}, "more than"},
+      {{"Range", {Value(Tensor::scalar<int64_t>(0)), Value(Tensor::scalar(kHighest)), Value(Tensor::scalar<int64_t>(1))}},
+       "more than"},
       {{"Range", {Value(Tensor::scalar(0.0f)), Value(Tensor::scalar(1.0f)), Value(Tensor::scalar(0.0f))}}, "a delta of 0"},
       {{"Resize", {floats({1, 1}), Value(), Value(Tensor::of<float>({2}, {1e30f, 1}))}}, "becomes"},
       {{"Resize", {floats({1, 1}), Value(), Value(Tensor::of<float>({2}, {-1, 1}))}}, "above 0"},
@@ -140,7 +143,8 @@ TEST(DataOperators, RefuseWhatIsWrongAndSayWhy) {
   for (const Refused& refused : cases) {
     const auto result = run_op(refused.call);
     ASSERT_FALSE(result.has_value()) << refused.call.op << ": " << refused.says;
-    EXPECT_NE(result.error().message().find(refused.says), std::string::npos) << refused.call.op << ": " << result.error().to_string();
+    EXPECT_NE(result.error().message().find(refused.says), std::string::npos)
+        << refused.call.op << ": " << result.error().to_string();
   }
 }
 
@@ -166,7 +170,8 @@ TEST(DataOperators, TakeEmptyTensorsAndScalars) {
   EXPECT_EQ(dims_of({"NonZero", {Value(Tensor::scalar(1.0f))}}), (Dims{0, 1}));
   EXPECT_EQ(dims_of({"TopK", {floats({2, 0}), ints({0})}, {}, 24, 2}), (Dims{2, 0}));
   EXPECT_EQ(dims_of({"Unique", {floats({0})}}), (Dims{0}));
-  EXPECT_EQ(dims_of({"Compress", {floats({2, 0}), Value(Tensor(DType::boolean, {0}))}, {{"axis", attr(int64_t{0})}}}), (Dims{0, 0}));
+  EXPECT_EQ(dims_of({"Compress", {floats({2, 0}), Value(Tensor(DType::boolean, {0}))}, {{"axis", attr(int64_t{0})}}}),
+            (Dims{0, 0}));
   EXPECT_EQ(dims_of({"Resize", {floats({1, 0}), Value(), Value(), ints({3, 0})}}), (Dims{3, 0}));
   EXPECT_EQ(dims_of({"Trilu", {floats({2, 0})}}), (Dims{2, 0}));
   EXPECT_EQ(dims_of({"NonMaxSuppression", {floats({0, 0, 4}), floats({0, 2, 0}), ints({1})}}), (Dims{0, 3}));
@@ -196,7 +201,8 @@ TEST(DataOperators, CastDropsHighBitsAndKeepsTheRestOfNumbers) {
 }
 
 TEST(DataOperators, ASeedGivesTheNumbersOfPhilox) {
-  const OpCall call{"RandomUniform", {}, {{"shape", attr(std::vector<int64_t>{4})}, {"dtype", attr(int64_t{11})}, {"seed", attr(0.0f)}}, 22};
+  const OpCall call{
+      "RandomUniform", {}, {{"shape", attr(std::vector<int64_t>{4})}, {"dtype", attr(int64_t{11})}, {"seed", attr(0.0f)}}, 22};
   const auto first = run_op(call), again = run_op(call);
   ASSERT_TRUE(first.has_value() && again.has_value());
   const auto values = (*first)[0].tensor()->values<double>();
@@ -216,14 +222,16 @@ TEST(DataOperators, RandomNumbersHaveTheirDistribution) {
     for (const float x : value.tensor()->values<float>()) sum += static_cast<double>(x);
     return sum / static_cast<double>(kCount);
   };
-  const std::map<std::string, Attribute> normal = {{"shape", attr(std::vector<int64_t>{kCount})}, {"mean", attr(3.0f)}, {"scale", attr(2.0f)}, {"seed", attr(1.0f)}};
+  const std::map<std::string, Attribute> normal = {
+      {"shape", attr(std::vector<int64_t>{kCount})}, {"mean", attr(3.0f)}, {"scale", attr(2.0f)}, {"seed", attr(1.0f)}};
   const Value drawn = (*run_op({"RandomNormal", {}, normal}))[0];
   EXPECT_NEAR(mean_of(drawn), 3, 5 * 2 / std::sqrt(kCount));
   double squares = 0;
   for (const float x : drawn.tensor()->values<float>()) squares += (static_cast<double>(x) - 3) * (static_cast<double>(x) - 3);
   EXPECT_NEAR(squares / kCount, 4, 5 * 4 * std::sqrt(2.0 / kCount));
   const Value chances = Tensor::of<float>({kCount}, std::vector<float>(kCount, 0.25f));
-  EXPECT_NEAR(mean_of((*run_op({"Bernoulli", {chances}, {{"seed", attr(2.0f)}}}))[0]), 0.25, 5 * std::sqrt(0.25 * 0.75 / kCount));
+  EXPECT_NEAR(mean_of((*run_op({"Bernoulli", {chances}, {{"seed", attr(2.0f)}}}))[0]), 0.25,
+              5 * std::sqrt(0.25 * 0.75 / kCount));
   const Value logs = Tensor::of<float>({1, 2}, {std::log(0.3f), std::log(0.7f)});
   const auto samples = run_op({"Multinomial", {logs}, {{"sample_size", attr(kCount)}, {"seed", attr(3.0f)}}});
   double ones = 0;

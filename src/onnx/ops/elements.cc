@@ -10,7 +10,8 @@
 namespace headrace::onnx {
 
 void copy_elements(Tensor& to, int64_t to_at, const Tensor& from, int64_t from_at, int64_t count) {
-  CHECK(to.dtype() == from.dtype() && to_at >= 0 && from_at >= 0 && count >= 0 && to_at + count <= to.elements() && from_at + count <= from.elements());
+  CHECK(to.dtype() == from.dtype() && to_at >= 0 && from_at >= 0 && count >= 0 && to_at + count <= to.elements() &&
+        from_at + count <= from.elements());
   if (count == 0) return;
   if (to.dtype() == DType::string) {
     std::copy_n(from.data<std::string>() + from_at, count, to.data<std::string>() + to_at);
@@ -103,8 +104,8 @@ Result<Tensor> concatenated(OpContext& context, std::span<const Tensor> parts, i
       length += std::exchange(own[static_cast<size_t>(axis)], dims[static_cast<size_t>(axis)]);
     }
     if (!fits || own != dims) {
-      return error(Code::malformed, "part {}: want {} [{}] except on axis {}, got {} [{}]", i, dtype_name(parts[0].dtype()), fmt::join(dims, ", "), axis,
-                   dtype_name(parts[i].dtype()), fmt::join(parts[i].dims(), ", "));
+      return error(Code::malformed, "part {}: want {} [{}] except on axis {}, got {} [{}]", i, dtype_name(parts[0].dtype()),
+                   fmt::join(dims, ", "), axis, dtype_name(parts[i].dtype()), fmt::join(parts[i].dims(), ", "));
     }
   }
   dims[static_cast<size_t>(axis)] = length;
@@ -130,7 +131,8 @@ Result<Tensor> part_of(OpContext& context, const Tensor& from, int axis, int64_t
   HR_ASSIGN_OR_RETURN(Tensor part, make_for(context, from, dims));
   if (part.elements() == 0) return part;
   const int64_t outer = product(dims, 0, axis), inner = product(dims, axis + 1, from.rank());
-  for (int64_t o = 0; o < outer; ++o) copy_elements(part, o * length * inner, from, (o * from.dim(axis) + start) * inner, length * inner);
+  for (int64_t o = 0; o < outer; ++o)
+    copy_elements(part, o * length * inner, from, (o * from.dim(axis) + start) * inner, length * inner);
   return part;
 }
 
@@ -138,7 +140,8 @@ Result<std::vector<int>> normalize_axes(std::span<const int64_t> axes, int rank)
   std::vector<int> result;
   for (const int64_t given : axes) {
     HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, rank));
-    if (std::ranges::find(result, axis) != result.end()) return error(Code::malformed, "axes [{}]: {} is there twice", fmt::join(axes, ", "), axis);
+    if (std::ranges::find(result, axis) != result.end())
+      return error(Code::malformed, "axes [{}]: {} is there twice", fmt::join(axes, ", "), axis);
     result.push_back(axis);
   }
   return result;
@@ -160,7 +163,8 @@ Result<double> number_input(const OpContext& context, int index) {
   HR_ASSIGN_OR_RETURN(const Tensor* tensor, context.input(index));
   if (tensor->elements() != 1) return error(Code::malformed, "input {}: want one number, got {}", index, tensor->elements());
   double value = 0;
-  const bool known = dispatch_number(tensor->dtype(), [&]<class T>() { value = static_cast<double>(worth(*tensor->data<T>())); });
+  const bool known =
+      dispatch_number(tensor->dtype(), [&]<class T>() { value = static_cast<double>(worth(*tensor->data<T>())); });
   if (!known) return error(Code::malformed, "input {}: want a number, got {}", index, dtype_name(tensor->dtype()));
   return value;
 }

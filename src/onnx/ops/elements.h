@@ -15,8 +15,8 @@ void copy_strided(Tensor& to, const Tensor& from, std::span<const int64_t> strid
 // Every element is `one`'s only one.
 void fill(Tensor& to, const Tensor& one);
 
-// Tensors for the elements of `source`, each of them any number of times: checked and charged to the run as OpContext::make does, texts by
-// the longest. Errors: malformed, resource_exhausted.
+// Tensors for the elements of `source`, each of them any number of times: checked and charged to the run as OpContext::make
+// does, texts by the longest. Errors: malformed, resource_exhausted.
 Result<Tensor> make_for(OpContext& context, const Tensor& source, Dims dims);
 Result<Tensor*> make_for(OpContext& context, int output, const Tensor& source, Dims dims);
 // A tensor of numbers, charged as well.
@@ -48,10 +48,12 @@ Result<std::vector<int64_t>> all_integers(const OpContext& context, int index);
 Status wrong_type(DType dtype);
 
 template <class T>
-inline constexpr bool kIsSubByte = std::is_same_v<T, i4> || std::is_same_v<T, u4> || std::is_same_v<T, i2> || std::is_same_v<T, u2>;
+inline constexpr bool kIsSubByte =
+    std::is_same_v<T, i4> || std::is_same_v<T, u4> || std::is_same_v<T, i2> || std::is_same_v<T, u2>;
 template <class T>
-inline constexpr bool kIsCode = std::is_same_v<T, f16> || std::is_same_v<T, bf16> || std::is_same_v<T, f8e4m3fn> || std::is_same_v<T, f8e4m3fnuz> ||
-                                std::is_same_v<T, f8e5m2> || std::is_same_v<T, f8e5m2fnuz> || std::is_same_v<T, f8e8m0> || std::is_same_v<T, f4e2m1>;
+inline constexpr bool kIsCode =
+    std::is_same_v<T, f16> || std::is_same_v<T, bf16> || std::is_same_v<T, f8e4m3fn> || std::is_same_v<T, f8e4m3fnuz> ||
+    std::is_same_v<T, f8e5m2> || std::is_same_v<T, f8e5m2fnuz> || std::is_same_v<T, f8e8m0> || std::is_same_v<T, f4e2m1>;
 // What an element is worth, in a type that computes: float for the small floats, the integer itself for sub-byte ones.
 template <class T>
 auto worth(const T& value) {
@@ -62,13 +64,14 @@ auto worth(const T& value) {
 
 template <class F>
 bool dispatch_number(DType dtype, F&& f) {
-  return dispatch<float, double, f16, bf16, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t>(dtype, std::forward<F>(f));
+  return dispatch<float, double, f16, bf16, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t>(
+      dtype, std::forward<F>(f));
 }
 // As above with the types that hold codes and sub-byte integers, and bool.
 template <class F>
 bool dispatch_real(DType dtype, F&& f) {
-  return dispatch<float, double, f16, bf16, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, bool, f8e4m3fn, f8e4m3fnuz, f8e5m2,
-                  f8e5m2fnuz, f8e8m0, f4e2m1, i4, u4, i2, u2>(dtype, std::forward<F>(f));
+  return dispatch<float, double, f16, bf16, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, bool,
+                  f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1, i4, u4, i2, u2>(dtype, std::forward<F>(f));
 }
 
 // Below the smallest, above the largest and NaN (0) do not overflow.

@@ -10,7 +10,8 @@ namespace {
 
 // Errors: malformed outside [-length, length).
 Result<int64_t> place_of(int64_t index, int64_t length) {
-  if (index < -length || index >= length) return error(Code::malformed, "index: want {} to {}, got {}", -length, length - 1, index);
+  if (index < -length || index >= length)
+    return error(Code::malformed, "index: want {} to {}, got {}", -length, length - 1, index);
   return index < 0 ? index + length : index;
 }
 
@@ -50,7 +51,9 @@ Result<Dims> element_offsets(const OpContext& context, const Tensor& data, const
   HR_ASSIGN_OR_RETURN(const Dims values, all_integers(context, 1));
   bool fits = indices.rank() == data.rank();
   for (int i = 0; fits && i < data.rank(); ++i) fits = i == axis || indices.dim(i) <= data.dim(i);
-  if (!fits) return error(Code::malformed, "indices [{}] do not lie in [{}]", fmt::join(indices.dims(), ", "), fmt::join(data.dims(), ", "));
+  if (!fits)
+    return error(Code::malformed, "indices [{}] do not lie in [{}]", fmt::join(indices.dims(), ", "),
+                 fmt::join(data.dims(), ", "));
   const Dims strides = contiguous_strides(data.dims());
   Dims offsets, index(indices.dims().size(), 0);
   for (const int64_t value : values) {
@@ -84,13 +87,16 @@ struct Slices {
 Result<Slices> slices_of(const OpContext& context, const Tensor& data, const Tensor& indices, int64_t batch_dims) {
   const int64_t most = std::min(data.rank(), indices.rank());
   if (most < 1 || batch_dims < 0 || batch_dims >= most) {
-    return error(Code::malformed, "batch_dims {} for data of rank {} and indices of rank {}", batch_dims, data.rank(), indices.rank());
+    return error(Code::malformed, "batch_dims {} for data of rank {} and indices of rank {}", batch_dims, data.rank(),
+                 indices.rank());
   }
   const auto batch = static_cast<int>(batch_dims);
   const int64_t width = indices.dim(indices.rank() - 1);
-  if (width < 1 || width > data.rank() - batch) return error(Code::malformed, "tuples: want 1 to {} indices, got {}", data.rank() - batch, width);
+  if (width < 1 || width > data.rank() - batch)
+    return error(Code::malformed, "tuples: want 1 to {} indices, got {}", data.rank() - batch, width);
   for (int i = 0; i < batch; ++i) {
-    if (data.dim(i) != indices.dim(i)) return error(Code::malformed, "batch axis {}: {} and {}", i, data.dim(i), indices.dim(i));
+    if (data.dim(i) != indices.dim(i))
+      return error(Code::malformed, "batch axis {}: {} and {}", i, data.dim(i), indices.dim(i));
   }
   HR_ASSIGN_OR_RETURN(const Dims values, all_integers(context, 1));
   const Dims strides = contiguous_strides(data.dims());
@@ -166,19 +172,20 @@ Status put(Tensor& output, int64_t at, const Tensor& updates, int64_t from, int6
     copy_elements(output, at, updates, from, count);
     return {};
   }
-  const bool known = dispatch<float, double, f16, bf16, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, bool>(
-      output.dtype(), [&]<class T>() {
-        T* to = output.data<T>() + at;
-        const T* added = updates.data<T>() + from;
-        for (int64_t i = 0; i < count; ++i) to[i] = reduced(reduction, to[i], added[i]);
-      });
+  const bool known =
+      dispatch<float, double, f16, bf16, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, bool>(
+          output.dtype(), [&]<class T>() {
+            T* to = output.data<T>() + at;
+            const T* added = updates.data<T>() + from;
+            for (int64_t i = 0; i < count; ++i) to[i] = reduced(reduction, to[i], added[i]);
+          });
   return known ? Status() : make_status(Code::unsupported, "reduction of {}", dtype_name(output.dtype()));
 }
 
 Status check_updates(const Tensor& data, const Tensor& updates, const Dims& wanted) {
   if (updates.dtype() == data.dtype() && updates.dims() == wanted) return {};
-  return make_status(Code::malformed, "updates: want {} [{}], got {} [{}]", dtype_name(data.dtype()), fmt::join(wanted, ", "), dtype_name(updates.dtype()),
-                     fmt::join(updates.dims(), ", "));
+  return make_status(Code::malformed, "updates: want {} [{}], got {} [{}]", dtype_name(data.dtype()), fmt::join(wanted, ", "),
+                     dtype_name(updates.dtype()), fmt::join(updates.dims(), ", "));
 }
 
 Status scatter_elements(OpContext& context) {
@@ -191,7 +198,8 @@ Status scatter_elements(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Dims offsets, element_offsets(context, *data, *indices, axis));
   HR_ASSIGN_OR_RETURN(Tensor output, make_for(context, *data, data->dims()));
   copy_elements(output, 0, *data, 0, output.elements());
-  for (size_t i = 0; i < offsets.size(); ++i) HR_RETURN_IF_ERROR(put(output, offsets[i], *updates, static_cast<int64_t>(i), 1, reduction));
+  for (size_t i = 0; i < offsets.size(); ++i)
+    HR_RETURN_IF_ERROR(put(output, offsets[i], *updates, static_cast<int64_t>(i), 1, reduction));
   context.set(0, std::move(output));
   return {};
 }
@@ -219,7 +227,8 @@ Status tensor_scatter(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* update, context.input(1));
   HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, *cache, -2));
   HR_ASSIGN_OR_RETURN(const std::string mode, context.text("mode", "linear"));
-  if (mode != "linear" && mode != "circular") return make_status(Code::malformed, "mode: want linear or circular, got \"{}\"", mode);
+  if (mode != "linear" && mode != "circular")
+    return make_status(Code::malformed, "mode: want linear or circular, got \"{}\"", mode);
   if (axis == 0) return make_status(Code::malformed, "axis 0 is the batch");
   Dims wanted = cache->dims();
   const int64_t most = cache->dim(axis), length = update->rank() == cache->rank() ? update->dim(axis) : 0;
@@ -229,7 +238,8 @@ Status tensor_scatter(OpContext& context) {
   Dims starts(static_cast<size_t>(cache->dim(0)), 0);
   if (context.has_input(2)) {
     HR_ASSIGN_OR_RETURN(starts, context.integers(2));
-    if (std::ssize(starts) != cache->dim(0)) return make_status(Code::malformed, "write_indices: want {}, got {}", cache->dim(0), starts.size());
+    if (std::ssize(starts) != cache->dim(0))
+      return make_status(Code::malformed, "write_indices: want {}, got {}", cache->dim(0), starts.size());
   }
   HR_ASSIGN_OR_RETURN(Tensor output, make_for(context, *cache, cache->dims()));
   copy_elements(output, 0, *cache, 0, output.elements());
@@ -237,7 +247,8 @@ Status tensor_scatter(OpContext& context) {
     context.set(0, std::move(output));
     return {};
   }
-  const int64_t outer = product(wanted, 0, axis), inner = product(wanted, axis + 1, cache->rank()), per_batch = outer / cache->dim(0);
+  const int64_t outer = product(wanted, 0, axis), inner = product(wanted, axis + 1, cache->rank()),
+                per_batch = outer / cache->dim(0);
   for (int64_t o = 0; o < outer; ++o) {
     const int64_t start = starts[static_cast<size_t>(o / per_batch)];
     if (start < 0 || (mode == "linear" && start > most - length)) {
@@ -256,7 +267,8 @@ Status compress(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* condition, context.input(1));
   const Tensor input = context.has("axis") ? *given : given->reshaped({given->elements()});
   HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, input, 0));
-  if (condition->dtype() != DType::boolean || condition->rank() != 1) return make_status(Code::malformed, "condition: want a list of bool");
+  if (condition->dtype() != DType::boolean || condition->rank() != 1)
+    return make_status(Code::malformed, "condition: want a list of bool");
   Dims places;
   for (int64_t i = 0; i < condition->elements(); ++i) {
     if (!condition->data<bool>()[i]) continue;

@@ -16,7 +16,8 @@ Status transpose(OpContext& context) {
   if (context.has("perm")) {
     HR_ASSIGN_OR_RETURN(const Dims given, context.integers("perm", {}));
     HR_ASSIGN_OR_RETURN(perm, normalize_axes(given, input->rank()));
-    if (std::ssize(perm) != input->rank()) return make_status(Code::malformed, "perm [{}]: want all {} axes", fmt::join(given, ", "), input->rank());
+    if (std::ssize(perm) != input->rank())
+      return make_status(Code::malformed, "perm [{}]: want all {} axes", fmt::join(given, ", "), input->rank());
   }
   HR_ASSIGN_OR_RETURN(Tensor output, transposed(context, *input, perm));
   context.set(0, std::move(output));
@@ -35,12 +36,14 @@ Status expand(OpContext& context) {
 Status tile(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   HR_ASSIGN_OR_RETURN(const Dims repeats, context.integers(1));
-  if (std::ssize(repeats) != input->rank()) return make_status(Code::malformed, "repeats: want {}, got {}", input->rank(), repeats.size());
+  if (std::ssize(repeats) != input->rank())
+    return make_status(Code::malformed, "repeats: want {}, got {}", input->rank(), repeats.size());
   Dims dims = input->dims();
   for (size_t axis = 0; axis < dims.size(); ++axis) {
     if (repeats[axis] < 0) return make_status(Code::malformed, "repeats [{}]: want none below 0", fmt::join(repeats, ", "));
     if (dims[axis] != 0 && repeats[axis] > kMaxElements / dims[axis]) {
-      return make_status(Code::resource_exhausted, "dims [{}] repeated [{}] times", fmt::join(dims, ", "), fmt::join(repeats, ", "));
+      return make_status(Code::resource_exhausted, "dims [{}] repeated [{}] times", fmt::join(dims, ", "),
+                         fmt::join(repeats, ", "));
     }
     dims[axis] *= repeats[axis];
   }
@@ -74,7 +77,8 @@ Status concat(OpContext& context) {
 // The lengths of `length` in `count` parts: as the operator's opset has it.
 Result<Dims> equal_parts(int64_t length, int64_t count, bool last_may_be_shorter) {
   if (count < 1) return error(Code::malformed, "want at least one part, got {}", count);
-  if (!last_may_be_shorter && length % count != 0) return error(Code::malformed, "{} does not split into {} equal parts", length, count);
+  if (!last_may_be_shorter && length % count != 0)
+    return error(Code::malformed, "{} does not split into {} equal parts", length, count);
   const int64_t most = (length + count - 1) / count;
   Dims lengths;
   for (int64_t left = length; count > 0; --count) {
@@ -96,15 +100,18 @@ Status split(OpContext& context) {
     HR_ASSIGN_OR_RETURN(lengths, context.integers(1));
   } else {
     HR_ASSIGN_OR_RETURN(const int64_t count, context.integer("num_outputs", context.num_outputs()));
-    if (count != context.num_outputs()) return make_status(Code::malformed, "num_outputs is {}, the node has {}", count, context.num_outputs());
+    if (count != context.num_outputs())
+      return make_status(Code::malformed, "num_outputs is {}, the node has {}", count, context.num_outputs());
     HR_ASSIGN_OR_RETURN(lengths, equal_parts(input->dim(axis), count, context.opset() >= 18));
   }
   int64_t left = input->dim(axis);
   for (const int64_t length : lengths) {
-    if (length < 0 || length > left) return make_status(Code::malformed, "split [{}]: want a sum of {}", fmt::join(lengths, ", "), input->dim(axis));
+    if (length < 0 || length > left)
+      return make_status(Code::malformed, "split [{}]: want a sum of {}", fmt::join(lengths, ", "), input->dim(axis));
     left -= length;
   }
-  if (left != 0) return make_status(Code::malformed, "split [{}]: want a sum of {}", fmt::join(lengths, ", "), input->dim(axis));
+  if (left != 0)
+    return make_status(Code::malformed, "split [{}]: want a sum of {}", fmt::join(lengths, ", "), input->dim(axis));
   if (std::ssize(lengths) != context.num_outputs()) {
     return make_status(Code::malformed, "{} parts, the node has {} outputs", lengths.size(), context.num_outputs());
   }
@@ -143,7 +150,8 @@ Status slice(OpContext& context) {
   if (!context.has_input(4) || !by_input) steps.assign(starts.size(), 1);
   HR_ASSIGN_OR_RETURN(const std::vector<int> axes, normalize_axes(axes_given, input->rank()));
   if (starts.size() != axes.size() || ends.size() != axes.size() || steps.size() != axes.size()) {
-    return make_status(Code::malformed, "{} starts, {} ends, {} axes, {} steps: want as many of each", starts.size(), ends.size(), axes.size(), steps.size());
+    return make_status(Code::malformed, "{} starts, {} ends, {} axes, {} steps: want as many of each", starts.size(),
+                       ends.size(), axes.size(), steps.size());
   }
   Dims dims = input->dims(), strides = contiguous_strides(dims);
   int64_t offset = 0;
@@ -151,7 +159,9 @@ Status slice(OpContext& context) {
     const auto axis = static_cast<size_t>(axes[i]);
     const int64_t length = dims[axis], step = std::max(steps[i], -std::numeric_limits<int64_t>::max());
     if (step == 0) return make_status(Code::malformed, "steps: 0 for axis {}", axis);
-    const auto place = [&](int64_t at, int64_t low, int64_t high) { return std::max(low, std::min(at < 0 ? at + length : at, high)); };
+    const auto place = [&](int64_t at, int64_t low, int64_t high) {
+      return std::max(low, std::min(at < 0 ? at + length : at, high));
+    };
     const int64_t start = step > 0 ? place(starts[i], 0, length) : place(starts[i], 0, length - 1);
     const int64_t end = step > 0 ? place(ends[i], 0, length) : place(ends[i], -1, length - 1);
     const int64_t way = step > 0 ? end - start : length == 0 ? 0 : start - end;
@@ -165,8 +175,8 @@ Status slice(OpContext& context) {
   return {};
 }
 
-// Where an output's index along one axis comes from: an index of the input, or -1 for padding. The axis has `length` places from `first`
-// on that stay, and `before` padding in front of them.
+// Where an output's index along one axis comes from: an index of the input, or -1 for padding. The axis has `length` places
+// from `first` on that stay, and `before` padding in front of them.
 struct PadAxis {
   enum class Mode : uint8_t { constant, reflect, edge, wrap } mode;
   int64_t first, length, before;
@@ -216,14 +226,16 @@ Status pad(OpContext& context) {
   if (context.opset() < 11) {
     HR_ASSIGN_OR_RETURN(pads, context.integers("pads", {}));
     HR_ASSIGN_OR_RETURN(const float number, context.number("value", 0));
-    const bool known = dispatch<float, double, f16>(input->dtype(), [&]<class T>() { *value.data<T>() = from_double<T>(static_cast<double>(number)); });
+    const bool known = dispatch<float, double, f16>(
+        input->dtype(), [&]<class T>() { *value.data<T>() = from_double<T>(static_cast<double>(number)); });
     if (!known) return wrong_type(input->dtype());
   } else {
     HR_ASSIGN_OR_RETURN(pads, context.integers(1));
     if (context.has_input(2)) {
       HR_ASSIGN_OR_RETURN(const Tensor* given, context.input(2));
       if (given->elements() != 1 || given->dtype() != input->dtype()) {
-        return make_status(Code::malformed, "constant_value: want one {}, got {} of {}", dtype_name(input->dtype()), given->elements(), dtype_name(given->dtype()));
+        return make_status(Code::malformed, "constant_value: want one {}, got {} of {}", dtype_name(input->dtype()),
+                           given->elements(), dtype_name(given->dtype()));
       }
       value = given->reshaped({});
     }
@@ -232,7 +244,8 @@ Status pad(OpContext& context) {
     }
   }
   HR_ASSIGN_OR_RETURN(const std::vector<int> order, normalize_axes(listed, rank));
-  if (pads.size() != 2 * order.size()) return make_status(Code::malformed, "pads: want {}, got {}", 2 * order.size(), pads.size());
+  if (pads.size() != 2 * order.size())
+    return make_status(Code::malformed, "pads: want {}, got {}", 2 * order.size(), pads.size());
   std::vector<PadAxis> axes;
   for (const int64_t dim : input->dims()) axes.push_back({mode, 0, dim, 0});
   Dims dims = input->dims();
@@ -248,7 +261,8 @@ Status pad(OpContext& context) {
     own.length = std::max<int64_t>(dims[axis] - own.first - std::max<int64_t>(-after, 0), 0);
     own.before = std::max<int64_t>(before, 0);
     dims[axis] += before + after;
-    if (mode != PadAxis::Mode::constant && own.length == 0 && dims[axis] > 0) return make_status(Code::malformed, "axis {}: no elements to pad with", axis);
+    if (mode != PadAxis::Mode::constant && own.length == 0 && dims[axis] > 0)
+      return make_status(Code::malformed, "axis {}: no elements to pad with", axis);
   }
   HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *input, dims));
   pad_with(*output, *input, axes, value);
@@ -262,7 +276,8 @@ Status center_crop_pad(OpContext& context) {
   std::iota(listed.begin(), listed.end(), 0);
   HR_ASSIGN_OR_RETURN(listed, context.integers("axes", listed));
   HR_ASSIGN_OR_RETURN(const std::vector<int> order, normalize_axes(listed, input->rank()));
-  if (wanted.size() != order.size()) return make_status(Code::malformed, "shape: want {} dims, got {}", order.size(), wanted.size());
+  if (wanted.size() != order.size())
+    return make_status(Code::malformed, "shape: want {} dims, got {}", order.size(), wanted.size());
   std::vector<PadAxis> axes;
   for (const int64_t dim : input->dims()) axes.push_back({PadAxis::Mode::constant, 0, dim, 0});
   Dims dims = input->dims();
@@ -338,19 +353,22 @@ Status reverse_sequence(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const int64_t time, context.integer("time_axis", 0));
   HR_ASSIGN_OR_RETURN(const int64_t batch, context.integer("batch_axis", 1));
   if (input->rank() < 2 || time < 0 || time > 1 || batch != 1 - time) {
-    return make_status(Code::malformed, "time_axis {} and batch_axis {} of [{}]: want 0 and 1 or 1 and 0", time, batch, fmt::join(input->dims(), ", "));
+    return make_status(Code::malformed, "time_axis {} and batch_axis {} of [{}]: want 0 and 1 or 1 and 0", time, batch,
+                       fmt::join(input->dims(), ", "));
   }
   const int64_t steps = input->dims()[static_cast<size_t>(time)], rows = input->dims()[static_cast<size_t>(batch)];
   if (std::ssize(lengths) != rows) return make_status(Code::malformed, "sequence_lens: want {}, got {}", rows, lengths.size());
   HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *input, input->dims()));
   if (output->elements() == 0) return {};
-  const int64_t inner = product(input->dims(), 2, input->rank()), row_stride = batch == 0 ? steps : 1, step_stride = time == 0 ? rows : 1;
+  const int64_t inner = product(input->dims(), 2, input->rank()), row_stride = batch == 0 ? steps : 1,
+                step_stride = time == 0 ? rows : 1;
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t length = lengths[static_cast<size_t>(row)];
     if (length < 0 || length > steps) return make_status(Code::malformed, "sequence_lens: want 0 to {}, got {}", steps, length);
     for (int64_t step = 0; step < steps; ++step) {
       const int64_t from = step < length ? length - 1 - step : step;
-      copy_elements(*output, (row * row_stride + step * step_stride) * inner, *input, (row * row_stride + from * step_stride) * inner, inner);
+      copy_elements(*output, (row * row_stride + step * step_stride) * inner, *input,
+                    (row * row_stride + from * step_stride) * inner, inner);
     }
   }
   return {};
@@ -373,10 +391,18 @@ Status trilu(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"CenterCropPad", 18, center_crop_pad}, {"Concat", 4, concat},    {"DepthToSpace", 1, depth_to_space}, {"Expand", 8, expand},
-                           {"Pad", 2, pad},                        {"ReverseSequence", 10, reverse_sequence}, {"Slice", 1, slice},
-                           {"SpaceToDepth", 1, space_to_depth},    {"Split", 2, split},      {"Tile", 6, tile},
-                           {"Transpose", 1, transpose},            {"Trilu", 14, trilu}};
+constexpr OpRow kRows[] = {{"CenterCropPad", 18, center_crop_pad},
+                           {"Concat", 4, concat},
+                           {"DepthToSpace", 1, depth_to_space},
+                           {"Expand", 8, expand},
+                           {"Pad", 2, pad},
+                           {"ReverseSequence", 10, reverse_sequence},
+                           {"Slice", 1, slice},
+                           {"SpaceToDepth", 1, space_to_depth},
+                           {"Split", 2, split},
+                           {"Tile", 6, tile},
+                           {"Transpose", 1, transpose},
+                           {"Trilu", 14, trilu}};
 
 }  // namespace
 

@@ -35,7 +35,8 @@ Result<Granularity> granularity_of(const OpContext& context, const Tensor& x, co
   if (block == 0) {
     granularity.kind = Granularity::Kind::axis;
     if (scale.rank() == 1 && scale.elements() == x.dim(axis)) return granularity;
-    return error(Code::malformed, "scales: want one, or {} of them for axis {}, got [{}]", x.dim(axis), axis, fmt::join(scale.dims(), ", "));
+    return error(Code::malformed, "scales: want one, or {} of them for axis {}, got [{}]", x.dim(axis), axis,
+                 fmt::join(scale.dims(), ", "));
   }
   granularity.kind = Granularity::Kind::block;
   granularity.block = block;
@@ -43,7 +44,8 @@ Result<Granularity> granularity_of(const OpContext& context, const Tensor& x, co
   int64_t& along = wanted[static_cast<size_t>(axis)];
   along = along / block + (along % block != 0 ? 1 : 0);
   if (scale.dims() != wanted) {
-    return error(Code::malformed, "scales for blocks of {} on axis {}: want [{}], got [{}]", block, axis, fmt::join(wanted, ", "), fmt::join(scale.dims(), ", "));
+    return error(Code::malformed, "scales for blocks of {} on axis {}: want [{}], got [{}]", block, axis,
+                 fmt::join(wanted, ", "), fmt::join(scale.dims(), ", "));
   }
   granularity.scales = along;
   return granularity;
@@ -53,8 +55,8 @@ Result<Granularity> granularity_of(const OpContext& context, const Tensor& x, co
 using Reader = double (*)(const Tensor&, int64_t);
 Result<Reader> reader_of(const Tensor& tensor, const char* what) {
   Reader reader = nullptr;
-  const bool known = dispatch<float, double, f16, bf16, int32_t, int16_t, uint16_t, int8_t, uint8_t, i4, u4, i2, u2, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz,
-                              f8e8m0, f4e2m1>(tensor.dtype(), [&]<class T>() {
+  const bool known = dispatch<float, double, f16, bf16, int32_t, int16_t, uint16_t, int8_t, uint8_t, i4, u4, i2, u2, f8e4m3fn,
+                              f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1>(tensor.dtype(), [&]<class T>() {
     reader = [](const Tensor& from, int64_t i) { return static_cast<double>(worth(from.data<T>()[i])); };
   });
   if (!known) return error(Code::malformed, "{}: does not take {}", what, dtype_name(tensor.dtype()));
@@ -82,7 +84,8 @@ Result<Parameters> parameters_of(const OpContext& context, const Tensor& x) {
   if (context.has_input(2)) {
     HR_ASSIGN_OR_RETURN(const Tensor* zero, context.input(2));
     if (zero->elements() != scale->elements() || (zero->rank() > 1 && zero->dims() != scale->dims())) {
-      return error(Code::malformed, "zero points: want [{}], got [{}]", fmt::join(scale->dims(), ", "), fmt::join(zero->dims(), ", "));
+      return error(Code::malformed, "zero points: want [{}], got [{}]", fmt::join(scale->dims(), ", "),
+                   fmt::join(zero->dims(), ", "));
     }
     HR_ASSIGN_OR_RETURN(parameters.zeros, numbers_of(*zero, "the zero point"));
   }
@@ -101,10 +104,12 @@ Result<double (*)(double)> rounding_to(DType dtype) {
 }
 
 bool is_quantized(DType dtype) {
-  return dispatch<int8_t, uint8_t, int16_t, uint16_t, i4, u4, i2, u2, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f4e2m1>(dtype, []<class T>() {});
+  return dispatch<int8_t, uint8_t, int16_t, uint16_t, i4, u4, i2, u2, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f4e2m1>(
+      dtype, []<class T>() {});
 }
 
-// The type in which x / scale is computed: `precision`, or the scale's; scales that only are powers of two or integers leave it to x.
+// The type in which x / scale is computed: `precision`, or the scale's; scales that only are powers of two or integers leave it
+// to x.
 Result<DType> division_type(const OpContext& context, const Tensor& x) {
   HR_ASSIGN_OR_RETURN(const Tensor* scale, context.input(1));
   DType dtype = scale->dtype();
@@ -143,7 +148,8 @@ Status dequantize_linear(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* scale, context.input(1));
   HR_ASSIGN_OR_RETURN(const Parameters parameters, parameters_of(context, *x));
   if (context.has_input(2) && context.value(2).tensor()->dtype() != x->dtype()) {
-    return make_status(Code::malformed, "zero point: want {}, got {}", dtype_name(x->dtype()), dtype_name(context.value(2).tensor()->dtype()));
+    return make_status(Code::malformed, "zero point: want {}, got {}", dtype_name(x->dtype()),
+                       dtype_name(context.value(2).tensor()->dtype()));
   }
   if (!is_quantized(x->dtype()) && x->dtype() != DType::i32) return wrong_type(x->dtype());
   HR_ASSIGN_OR_RETURN(const Reader number, reader_of(*x, "x"));
@@ -169,10 +175,12 @@ Status dynamic_quantize_linear(OpContext& context) {
     high = std::max(high, value);
   }
   const float scale = (high - low) / 255;
-  const auto zero = saturated<uint8_t>(std::nearbyint(static_cast<double>(-low / scale)));  // nothing but zeros: 0 / 0, which becomes 0
+  const auto zero =
+      saturated<uint8_t>(std::nearbyint(static_cast<double>(-low / scale)));  // nothing but zeros: 0 / 0, which becomes 0
   HR_ASSIGN_OR_RETURN(Tensor output, make_numbers(context, DType::u8, x->dims()));
   for (int64_t i = 0; i < x->elements(); ++i) {
-    output.data<uint8_t>()[i] = saturated<uint8_t>(static_cast<double>(std::nearbyint(x->data<float>()[i] / scale) + static_cast<float>(zero)));
+    output.data<uint8_t>()[i] =
+        saturated<uint8_t>(static_cast<double>(std::nearbyint(x->data<float>()[i] / scale) + static_cast<float>(zero)));
   }
   context.set(0, std::move(output));
   context.set(1, Tensor::scalar(scale));

@@ -1,5 +1,5 @@
-// Random numbers: counter-based (Philox 4x32-10, Salmon et al. 2011), so that element i of a seed is the same everywhere. A node without
-// a seed takes the next of a process-wide count.
+// Random numbers: counter-based (Philox 4x32-10, Salmon et al. 2011), so that element i of a seed is the same everywhere. A
+// node without a seed takes the next of a process-wide count.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ class Generator {
     uint32_t k0 = key_[0], k1 = key_[1];
     for (int round = 0; round < 10; ++round) {
       const uint64_t a = uint64_t{0xD2511F53} * x[0], b = uint64_t{0xCD9E8D57} * x[2];
-      x = {static_cast<uint32_t>(b >> 32) ^ x[1] ^ k0, static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ x[3] ^ k1, static_cast<uint32_t>(a)};
+      x = {static_cast<uint32_t>(b >> 32) ^ x[1] ^ k0, static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ x[3] ^ k1,
+           static_cast<uint32_t>(a)};
       k0 += 0x9E3779B9;
       k1 += 0xBB67AE85;
     }
@@ -112,7 +113,8 @@ Status bernoulli(OpContext& context) {
   if (wrong != chances.end()) return make_status(Code::malformed, "a probability of {}: want 0 to 1", *wrong);
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, dtype, input->dims()));
   const bool known = dispatch_real(dtype, [&]<class T>() {
-    for (size_t i = 0; i < chances.size(); ++i) output->data<T>()[i] = from_double<T>(generator.uniform(i) < chances[i] ? 1 : 0);
+    for (size_t i = 0; i < chances.size(); ++i)
+      output->data<T>()[i] = from_double<T>(generator.uniform(i) < chances[i] ? 1 : 0);
   });
   return known ? Status() : wrong_type(dtype);
 }
@@ -123,12 +125,15 @@ Status multinomial(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const int64_t samples, context.integer("sample_size", 1));
   HR_ASSIGN_OR_RETURN(const Generator generator, generator_of(context));
   HR_ASSIGN_OR_RETURN(const std::vector<double> logs, floats_of(*input));
-  if (input->rank() != 2 || input->dim(1) < 1) return make_status(Code::malformed, "want a tensor [batch, classes], got [{}]", fmt::join(input->dims(), ", "));
-  if (dtype != DType::i32 && dtype != DType::i64) return make_status(Code::malformed, "dtype: want i32 or i64, got {}", dtype_name(dtype));
+  if (input->rank() != 2 || input->dim(1) < 1)
+    return make_status(Code::malformed, "want a tensor [batch, classes], got [{}]", fmt::join(input->dims(), ", "));
+  if (dtype != DType::i32 && dtype != DType::i64)
+    return make_status(Code::malformed, "dtype: want i32 or i64, got {}", dtype_name(dtype));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, dtype, {input->dim(0), samples}));
   const int64_t classes = input->dim(1);
   for (int64_t row = 0; row < input->dim(0); ++row) {
-    const std::span<const double> own = std::span(logs).subspan(static_cast<size_t>(row * classes), static_cast<size_t>(classes));
+    const std::span<const double> own =
+        std::span(logs).subspan(static_cast<size_t>(row * classes), static_cast<size_t>(classes));
     const double most = *std::ranges::max_element(own);
     std::vector<double> sums;
     double sum = 0;

@@ -51,12 +51,20 @@ std::optional<Ranges> perl_class(char32_t letter) {
 }
 
 std::optional<Ranges> posix_class(std::string_view name) {
-  static const std::pair<std::string_view, Ranges> classes[] = {
-      {"alnum", {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}}, {"alpha", {{'A', 'Z'}, {'a', 'z'}}}, {"ascii", {{0, 0x7F}}},
-      {"blank", {{'\t', '\t'}, {' ', ' '}}}, {"cntrl", {{0, 0x1F}, {0x7F, 0x7F}}}, {"digit", {{'0', '9'}}}, {"graph", {{'!', '~'}}},
-      {"lower", {{'a', 'z'}}}, {"print", {{' ', '~'}}}, {"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}},
-      {"space", {{'\t', '\r'}, {' ', ' '}}}, {"upper", {{'A', 'Z'}}}, {"word", {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}},
-      {"xdigit", {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}}};
+  static const std::pair<std::string_view, Ranges> classes[] = {{"alnum", {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}},
+                                                                {"alpha", {{'A', 'Z'}, {'a', 'z'}}},
+                                                                {"ascii", {{0, 0x7F}}},
+                                                                {"blank", {{'\t', '\t'}, {' ', ' '}}},
+                                                                {"cntrl", {{0, 0x1F}, {0x7F, 0x7F}}},
+                                                                {"digit", {{'0', '9'}}},
+                                                                {"graph", {{'!', '~'}}},
+                                                                {"lower", {{'a', 'z'}}},
+                                                                {"print", {{' ', '~'}}},
+                                                                {"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}},
+                                                                {"space", {{'\t', '\r'}, {' ', ' '}}},
+                                                                {"upper", {{'A', 'Z'}}},
+                                                                {"word", {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}},
+                                                                {"xdigit", {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}}};
   for (const auto& [own, ranges] : classes) {
     if (own == name) return ranges;
   }
@@ -81,7 +89,9 @@ class Parser {
   bool done() const { return at_ >= pattern_.size(); }
   char32_t peek() const { return done() ? kByte : pattern_[at_]; }
   bool take(std::u32string_view text) {
-    if (pattern_.size() - at_ < text.size() || !std::equal(text.begin(), text.end(), pattern_.begin() + static_cast<std::ptrdiff_t>(at_))) return false;
+    if (pattern_.size() - at_ < text.size() ||
+        !std::equal(text.begin(), text.end(), pattern_.begin() + static_cast<std::ptrdiff_t>(at_)))
+      return false;
     at_ += text.size();
     return true;
   }
@@ -135,7 +145,8 @@ class Parser {
       at_ = start;
       return std::nullopt;
     }
-    if (*least > kMaxRepeat || *most > kMaxRepeat || (*most >= 0 && *most < *least)) return wrong("a count beyond 1000, or the smaller one last");
+    if (*least > kMaxRepeat || *most > kMaxRepeat || (*most >= 0 && *most < *least))
+      return wrong("a count beyond 1000, or the smaller one last");
     return std::pair(*least, *most);
   }
 
@@ -301,7 +312,8 @@ class Builder {
   Builder(std::vector<Regex::State>& states, std::vector<CharSet>& sets) : states_(states), sets_(sets) {}
 
   Status emit(const Node& node) {
-    if (++steps_ > kMaxSteps || states_.size() > kMaxStates) return make_status(Code::resource_exhausted, "pattern: more than {} states", kMaxStates);
+    if (++steps_ > kMaxSteps || states_.size() > kMaxStates)
+      return make_status(Code::resource_exhausted, "pattern: more than {} states", kMaxStates);
     using Kind = Regex::State::Kind;
     switch (node.kind) {
       case Node::Kind::set:
@@ -379,7 +391,9 @@ bool holds(Regex::Place place, std::span<const char32_t> text, size_t at) {
 
 bool CharSet::contains(char32_t point) const {
   if (point >= kByte) return false;
-  const auto inside = [&](char32_t c) { return std::ranges::any_of(ranges, [&](const auto& range) { return c >= range.first && c <= range.second; }); };
+  const auto inside = [&](char32_t c) {
+    return std::ranges::any_of(ranges, [&](const auto& range) { return c >= range.first && c <= range.second; });
+  };
   return (inside(point) || (any_case && (inside(to_lower(point)) || inside(to_upper(point))))) != negated;
 }
 
@@ -418,7 +432,8 @@ bool Regex::matches_all_of(std::string_view text) const {
   for (size_t at = 0; at < points.size() && !now.empty(); ++at) {
     next.clear();
     for (const size_t own : now) {
-      if (states_[own].kind == State::Kind::set && sets_[states_[own].set].contains(points[at])) reach(states_[own].next, at + 1, next);
+      if (states_[own].kind == State::Kind::set && sets_[states_[own].set].contains(points[at]))
+        reach(states_[own].next, at + 1, next);
     }
     std::swap(now, next);
   }

@@ -1,7 +1,7 @@
 #pragma once
-// Regular expressions in RE2's syntax, matched in time linear in the text (Thompson's simulation of all states at once). Not there:
-// Unicode classes (\p{...}, \pN) and single bytes (\C), which compile() calls unsupported. Captures are groups, greed does not matter:
-// only whole texts are matched. Thread-safe once compiled.
+// Regular expressions in RE2's syntax, matched in time linear in the text (Thompson's simulation of all states at once). Not
+// there: Unicode classes (\p{...}, \pN) and single bytes (\C), which compile() calls unsupported. Captures are groups, greed
+// does not matter: only whole texts are matched. Thread-safe once compiled.
 
 #include <cstdint>
 #include <string_view>

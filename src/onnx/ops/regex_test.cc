@@ -70,7 +70,8 @@ TEST(Regex, MatchesWholeTextsAsRe2) {
 }
 
 TEST(Regex, RefusesWhatRe2Refuses) {
-  for (const char* pattern : {"a)", "[a", "a**", "*a", "a{2,1}", "a{1001}", "(?<n", "\\1", "\\q", "[b-a]", "(?z)", "\\p{Greek}", "[[:nope:]]", "\\x{110000}"}) {
+  for (const char* pattern : {"a)", "[a", "a**", "*a", "a{2,1}", "a{1001}", "(?<n", "\\1", "\\q", "[b-a]", "(?z)", "\\p{Greek}",
+                              "[[:nope:]]", "\\x{110000}"}) {
     EXPECT_FALSE(Regex::compile(pattern).has_value()) << pattern;
   }
   EXPECT_FALSE(Regex::compile(std::string(10'000, '(')).has_value());

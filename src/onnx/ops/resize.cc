@@ -1,5 +1,5 @@
-// Resize and Upsample: each output element is a weighted sum of input elements. The weights are a product over the axes, so axes go one
-// by one, in double.
+// Resize and Upsample: each output element is a weighted sum of input elements. The weights are a product over the axes, so
+// axes go one by one, in double.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,8 @@ enum class Mode : uint8_t { nearest, linear, cubic };
 
 struct Options {
   Mode mode = Mode::nearest;
-  // Before opset 11, whose document leaves the nearest open: down where an axis grows, up where it shrinks, as ONNX Runtime has it.
+  // Before opset 11, whose document leaves the nearest open: down where an axis grows, up where it shrinks, as ONNX Runtime has
+  // it.
   std::string coordinates = "asymmetric", nearest = "by scale";
   double cubic_a = -0.75, extrapolation = 0;
   bool exclude_outside = false, antialias = false;
@@ -71,7 +72,9 @@ struct Tap {
 
 // What an output coordinate takes from the input; indices outside count as the edge's.
 std::vector<Tap> taps_of(const Axis& axis, const Options& options, double x) {
-  const auto inside = [&](double index) { return static_cast<int64_t>(std::clamp(index, 0.0, static_cast<double>(axis.from - 1))); };
+  const auto inside = [&](double index) {
+    return static_cast<int64_t>(std::clamp(index, 0.0, static_cast<double>(axis.from - 1)));
+  };
   if (options.mode == Mode::nearest) return {{inside(nearest(x, options.nearest, axis.scale)), 1}};
   const double stretch = options.antialias ? std::min(axis.scale, 1.0) : 1;
   const double reach = (options.mode == Mode::linear ? 1 : 2) / stretch;
@@ -92,7 +95,8 @@ std::vector<Tap> taps_of(const Axis& axis, const Options& options, double x) {
 bool is_outside(const Axis& axis, double x) { return x < 0 || x > static_cast<double>(axis.from - 1); }
 
 // Elements taken as they are: any type.
-void resize_nearest(Tensor& output, const Tensor& input, const std::vector<Axis>& axes, const Options& options, const Tensor& extrapolated) {
+void resize_nearest(Tensor& output, const Tensor& input, const std::vector<Axis>& axes, const Options& options,
+                    const Tensor& extrapolated) {
   const Dims strides = contiguous_strides(input.dims());
   Dims index(axes.size(), 0);
   int64_t at = 0;
@@ -108,11 +112,13 @@ void resize_nearest(Tensor& output, const Tensor& input, const std::vector<Axis>
   } while (next_index(index, output.dims()));
 }
 
-Result<std::vector<double>> resize_weighted(OpContext& context, std::vector<double> values, Dims dims, const std::vector<Axis>& axes, const Options& options) {
+Result<std::vector<double>> resize_weighted(OpContext& context, std::vector<double> values, Dims dims,
+                                            const std::vector<Axis>& axes, const Options& options) {
   for (size_t i = 0; i < axes.size(); ++i) {
     const Axis& axis = axes[i];
     if (axis.stays(options)) continue;
-    const int64_t outer = product(dims, 0, static_cast<int>(i)), inner = product(dims, static_cast<int>(i) + 1, static_cast<int>(dims.size()));
+    const int64_t outer = product(dims, 0, static_cast<int>(i)),
+                  inner = product(dims, static_cast<int>(i) + 1, static_cast<int>(dims.size()));
     dims[i] = axis.to;
     HR_ASSIGN_OR_RETURN(const int64_t count, count_elements(dims));
     HR_RETURN_IF_ERROR(context.graphs().charge(static_cast<uint64_t>(count) * sizeof(double)));
@@ -184,15 +190,18 @@ Status set_scale(Axis& axis, float scale, bool crops) {
   if (!(scale > 0) || !std::isfinite(scale)) return make_status(Code::malformed, "scales: want numbers above 0, got {}", scale);
   const float part = crops ? static_cast<float>(axis.end - axis.start) : 1;
   const float to = std::floor(static_cast<float>(axis.from) * part * scale);
-  if (!(to >= 0) || to > static_cast<float>(kMaxElements)) return make_status(Code::malformed, "{} with a scale of {} becomes {} long", axis.from, scale, to);
+  if (!(to >= 0) || to > static_cast<float>(kMaxElements))
+    return make_status(Code::malformed, "{} with a scale of {} becomes {} long", axis.from, scale, to);
   axis.scale = static_cast<double>(scale);
   axis.to = static_cast<int64_t>(to);
   return {};
 }
 
 Status scale_all(std::vector<Axis>& axes, std::span<const int> order, std::span<const float> scales, bool crops) {
-  if (scales.size() != order.size()) return make_status(Code::malformed, "scales: want {}, got {}", order.size(), scales.size());
-  for (size_t i = 0; i < order.size(); ++i) HR_RETURN_IF_ERROR(set_scale(axes[static_cast<size_t>(order[i])], scales[i], crops));
+  if (scales.size() != order.size())
+    return make_status(Code::malformed, "scales: want {}, got {}", order.size(), scales.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    HR_RETURN_IF_ERROR(set_scale(axes[static_cast<size_t>(order[i])], scales[i], crops));
   return {};
 }
 
@@ -245,9 +254,10 @@ Result<Options> options_of(const OpContext& context) {
   HR_ASSIGN_OR_RETURN(const int64_t exclude_outside, context.integer("exclude_outside", 0));
   HR_ASSIGN_OR_RETURN(const int64_t antialias, context.integer("antialias", 0));
   HR_RETURN_IF_ERROR(check_one_of("coordinate_transformation_mode", options.coordinates,
-                                  {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
-                                   "tf_half_pixel_for_nn"}));
-  HR_RETURN_IF_ERROR(check_one_of("nearest_mode", options.nearest, {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}));
+                                  {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+                                   "tf_crop_and_resize", "tf_half_pixel_for_nn"}));
+  HR_RETURN_IF_ERROR(
+      check_one_of("nearest_mode", options.nearest, {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}));
   options.cubic_a = static_cast<double>(cubic_a);
   options.extrapolation = static_cast<double>(extrapolation);
   options.exclude_outside = exclude_outside != 0;
@@ -262,7 +272,8 @@ Status size_all(std::vector<Axis>& axes, std::span<const int> order, const Dims&
   double common = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     Axis& axis = axes[static_cast<size_t>(order[i])];
-    if (sizes[i] < 0 || sizes[i] > kMaxElements) return make_status(Code::malformed, "sizes: want 0 to {}, got {}", kMaxElements, sizes[i]);
+    if (sizes[i] < 0 || sizes[i] > kMaxElements)
+      return make_status(Code::malformed, "sizes: want 0 to {}, got {}", kMaxElements, sizes[i]);
     axis.to = sizes[i];
     axis.scale = axis.from == 0 ? 1 : static_cast<double>(axis.to) / static_cast<double>(axis.from);
     common = i == 0 ? axis.scale : policy == "not_larger" ? std::min(common, axis.scale) : std::max(common, axis.scale);
@@ -271,7 +282,8 @@ Status size_all(std::vector<Axis>& axes, std::span<const int> order, const Dims&
   for (const int i : order) {
     Axis& axis = axes[static_cast<size_t>(i)];
     const double to = std::floor(common * static_cast<double>(axis.from) + 0.5);
-    if (to > static_cast<double>(kMaxElements)) return make_status(Code::resource_exhausted, "an axis of {} becomes {} long", axis.from, to);
+    if (to > static_cast<double>(kMaxElements))
+      return make_status(Code::resource_exhausted, "an axis of {} becomes {} long", axis.from, to);
     axis.to = static_cast<int64_t>(to);
     axis.scale = common;
   }
@@ -289,16 +301,20 @@ Status resize(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const std::vector<int> order, normalize_axes(listed, input->rank()));
   if (options.crops()) {
     HR_ASSIGN_OR_RETURN(const std::vector<float> roi, floats_input(context, 1));
-    if (roi.size() != 2 * order.size()) return make_status(Code::malformed, "roi: want {}, got {}", 2 * order.size(), roi.size());
+    if (roi.size() != 2 * order.size())
+      return make_status(Code::malformed, "roi: want {}, got {}", 2 * order.size(), roi.size());
     for (size_t i = 0; i < order.size(); ++i) {
       Axis& axis = axes[static_cast<size_t>(order[i])];
       axis.start = static_cast<double>(roi[i]);
       axis.end = static_cast<double>(roi[i + order.size()]);
-      if (!std::isfinite(axis.start) || !std::isfinite(axis.end)) return make_status(Code::malformed, "roi: want finite numbers");
+      if (!std::isfinite(axis.start) || !std::isfinite(axis.end))
+        return make_status(Code::malformed, "roi: want finite numbers");
     }
   }
   // What has no elements counts as left out: exporters write so.
-  const auto given = [&](int i) { return context.has_input(i) && context.value(i).tensor() != nullptr && context.value(i).tensor()->elements() > 0; };
+  const auto given = [&](int i) {
+    return context.has_input(i) && context.value(i).tensor() != nullptr && context.value(i).tensor()->elements() > 0;
+  };
   if (given(2) == given(3) && input->rank() > 0) return make_status(Code::malformed, "want either scales or sizes");
   if (given(3)) {
     HR_ASSIGN_OR_RETURN(const Dims sizes, context.integers(3));

@@ -55,7 +55,8 @@ Status one_hot(OpContext& context) {
     for (int64_t i = 0; i < indices->elements(); ++i) {
       const auto value = worth(indices->data<T>()[i]);
       int64_t hot = 0;
-      if constexpr (std::is_floating_point_v<decltype(value)>) hot = value == value ? saturated<int64_t>(static_cast<double>(value)) : -depth - 1;
+      if constexpr (std::is_floating_point_v<decltype(value)>)
+        hot = value == value ? saturated<int64_t>(static_cast<double>(value)) : -depth - 1;
       else hot = std::in_range<int64_t>(value) ? static_cast<int64_t>(value) : depth;
       if (hot < -depth || hot >= depth) continue;
       copy_elements(*output, (i / inner * depth + (hot < 0 ? hot + depth : hot)) * inner + i % inner, *values, 1);
@@ -73,7 +74,8 @@ Status eye_like(OpContext& context) {
   const int64_t rows = input->dim(0), columns = input->dim(1);
   const bool known = dispatch_real(dtype, [&]<class T>() {
     for (int64_t row = 0; row < rows; ++row) {
-      if (k > -columns - rows && k < columns && row + k >= 0 && row + k < columns) output->data<T>()[row * columns + row + k] = from_double<T>(1);
+      if (k > -columns - rows && k < columns && row + k >= 0 && row + k < columns)
+        output->data<T>()[row * columns + row + k] = from_double<T>(1);
     }
   });
   return known ? Status() : wrong_type(dtype);
@@ -95,7 +97,9 @@ Result<Tensor> range_of(OpContext& context, T start, T limit, T delta) {
   const auto length = static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{2} * static_cast<uint64_t>(kMaxElements)));
   HR_ASSIGN_OR_RETURN(Tensor output, make_numbers(context, DTypeOf<T>::value, {length}));
   for (int64_t i = 0; i < length; ++i) {
-    if constexpr (std::is_integral_v<T>) output.data<T>()[i] = static_cast<T>(start + static_cast<T>(i) * delta);
+    if constexpr (std::is_integral_v<T>)
+      output.data<T>()[i] =
+          static_cast<T>(static_cast<uint64_t>(start) + static_cast<uint64_t>(i) * static_cast<uint64_t>(delta));
     else output.data<T>()[i] = static_cast<T>(static_cast<double>(start) + static_cast<double>(i) * static_cast<double>(delta));
   }
   return output;
@@ -105,18 +109,20 @@ Status range(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* start, context.input(0));
   HR_ASSIGN_OR_RETURN(const Tensor* limit, context.input(1));
   HR_ASSIGN_OR_RETURN(const Tensor* delta, context.input(2));
-  if (start->elements() != 1 || limit->elements() != 1 || delta->elements() != 1 || start->dtype() != limit->dtype() || start->dtype() != delta->dtype()) {
+  if (start->elements() != 1 || limit->elements() != 1 || delta->elements() != 1 || start->dtype() != limit->dtype() ||
+      start->dtype() != delta->dtype()) {
     return make_status(Code::malformed, "want three scalars of one type");
   }
   Result<Tensor> result = tl::unexpected(wrong_type(start->dtype()));
-  dispatch<float, double, int16_t, int32_t, int64_t>(start->dtype(),
-                                                     [&]<class T>() { result = range_of(context, *start->data<T>(), *limit->data<T>(), *delta->data<T>()); });
+  dispatch<float, double, int16_t, int32_t, int64_t>(
+      start->dtype(), [&]<class T>() { result = range_of(context, *start->data<T>(), *limit->data<T>(), *delta->data<T>()); });
   // In float, whatever stash_type: its only other value is wider.
   dispatch<f16, bf16>(start->dtype(), [&]<class T>() {
     result = range_of(context, to_float(*start->data<T>()), to_float(*limit->data<T>()), to_float(*delta->data<T>()));
     if (!result) return;
     Tensor narrow(start->dtype(), result->dims());
-    for (int64_t i = 0; i < narrow.elements(); ++i) narrow.data<T>()[i] = from_double<T>(static_cast<double>(result->data<float>()[i]));
+    for (int64_t i = 0; i < narrow.elements(); ++i)
+      narrow.data<T>()[i] = from_double<T>(static_cast<double>(result->data<float>()[i]));
     result = std::move(narrow);
   });
   if (!result) return result.error();
@@ -184,7 +190,8 @@ Status unique(OpContext& context) {
   const Tensor input = context.has("axis") ? *given : given->reshaped({given->elements()});
   HR_ASSIGN_OR_RETURN(const int64_t wanted, context.integer("axis", 0));
   HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(wanted, input.rank()));
-  const int64_t length = input.dim(axis), outer = product(input.dims(), 0, axis), inner = product(input.dims(), axis + 1, input.rank());
+  const int64_t length = input.dim(axis), outer = product(input.dims(), 0, axis),
+                inner = product(input.dims(), axis + 1, input.rank());
   const int64_t size = length == 0 ? 0 : input.elements() / length;
   HR_RETURN_IF_ERROR(context.graphs().charge(static_cast<uint64_t>(length) * 4 * sizeof(int64_t)));
   Dims order(static_cast<size_t>(length)), firsts, inverse(static_cast<size_t>(length)), counts;
@@ -212,7 +219,8 @@ Status unique(OpContext& context) {
       inverse[static_cast<size_t>(order[i])] = std::ssize(firsts) - 1;
     }
   };
-  known = dispatch_real(input.dtype(), find) || dispatch<std::complex<float>, std::complex<double>, std::string>(input.dtype(), find);
+  known = dispatch_real(input.dtype(), find) ||
+          dispatch<std::complex<float>, std::complex<double>, std::string>(input.dtype(), find);
   CHECK(known);
   if (sorted == 0) {
     Dims by_place(firsts.size()), rank_of(firsts.size());
@@ -257,7 +265,8 @@ Box box_at(const float* four, bool centered) {
 }
 
 bool overlaps(const Box& a, const Box& b, float threshold) {
-  const float height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top), width = std::min(a.right, b.right) - std::max(a.left, b.left);
+  const float height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top),
+              width = std::min(a.right, b.right) - std::max(a.left, b.left);
   if (!(height > 0) || !(width > 0)) return false;
   const float both = height * width;
   return both / (a.area() + b.area() - both) > threshold;
@@ -267,10 +276,10 @@ Status non_max_suppression(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* boxes, context.input(0));
   HR_ASSIGN_OR_RETURN(const Tensor* scores, context.input(1));
   HR_ASSIGN_OR_RETURN(const int64_t centered, context.integer("center_point_box", 0));
-  if (boxes->dtype() != DType::f32 || scores->dtype() != DType::f32 || boxes->rank() != 3 || scores->rank() != 3 || boxes->dim(2) != 4 ||
-      boxes->dim(0) != scores->dim(0) || boxes->dim(1) != scores->dim(2)) {
-    return make_status(Code::malformed, "want boxes [batch, n, 4] and scores [batch, classes, n], got [{}] and [{}]", fmt::join(boxes->dims(), ", "),
-                       fmt::join(scores->dims(), ", "));
+  if (boxes->dtype() != DType::f32 || scores->dtype() != DType::f32 || boxes->rank() != 3 || scores->rank() != 3 ||
+      boxes->dim(2) != 4 || boxes->dim(0) != scores->dim(0) || boxes->dim(1) != scores->dim(2)) {
+    return make_status(Code::malformed, "want boxes [batch, n, 4] and scores [batch, classes, n], got [{}] and [{}]",
+                       fmt::join(boxes->dims(), ", "), fmt::join(scores->dims(), ", "));
   }
   int64_t most = 0;
   double threshold = 0, lowest = -std::numeric_limits<double>::infinity();
@@ -298,7 +307,8 @@ Status non_max_suppression(OpContext& context) {
     for (const int64_t i : order) {
       if (std::ssize(kept) >= most) break;
       const Box box = box_at(corners + i * 4, centered != 0);
-      if (std::ranges::any_of(kept, [&](const Box& other) { return overlaps(other, box, static_cast<float>(threshold)); })) continue;
+      if (std::ranges::any_of(kept, [&](const Box& other) { return overlaps(other, box, static_cast<float>(threshold)); }))
+        continue;
       kept.push_back(box);
       selected.insert(selected.end(), {row / classes, row % classes, i});
     }

@@ -20,7 +20,8 @@ Result<int64_t> position_of(const OpContext& context, int index, int64_t length,
   if (context.has_input(index)) {
     HR_ASSIGN_OR_RETURN(position, integer_input(context, index));
   }
-  if (position < -length || position > most) return error(Code::malformed, "position: want {} to {}, got {}", -length, most, position);
+  if (position < -length || position > most)
+    return error(Code::malformed, "position: want {} to {}, got {}", -length, most, position);
   return position < 0 ? position + length : position;
 }
 
@@ -29,7 +30,9 @@ Status sequence_construct(OpContext& context) {
   for (int i = 0; i < context.num_inputs(); ++i) {
     HR_ASSIGN_OR_RETURN(const Tensor* tensor, context.input(i));
     if (i == 0) sequence.dtype = tensor->dtype();
-    if (tensor->dtype() != sequence.dtype) return make_status(Code::malformed, "input {}: want {}, got {}", i, dtype_name(sequence.dtype), dtype_name(tensor->dtype()));
+    if (tensor->dtype() != sequence.dtype)
+      return make_status(Code::malformed, "input {}: want {}, got {}", i, dtype_name(sequence.dtype),
+                         dtype_name(tensor->dtype()));
     sequence.tensors.push_back(*tensor);
   }
   context.set(0, std::move(sequence));
@@ -68,7 +71,8 @@ Status sequence_insert(OpContext& context) {
   const int64_t length = std::ssize(given->tensors);
   HR_ASSIGN_OR_RETURN(const int64_t position, position_of(context, 2, length, length, length));
   if (tensor->dtype() != given->dtype) {
-    return make_status(Code::malformed, "a tensor of {} into a sequence of {}", dtype_name(tensor->dtype()), dtype_name(given->dtype));
+    return make_status(Code::malformed, "a tensor of {} into a sequence of {}", dtype_name(tensor->dtype()),
+                       dtype_name(given->dtype));
   }
   Sequence sequence = *given;
   sequence.tensors.insert(sequence.tensors.begin() + position, *tensor);
@@ -88,8 +92,8 @@ Status sequence_map(OpContext& context) {
   if (body == nullptr || body->graphs.size() != 1) return make_status(Code::malformed, "attribute body: want a graph");
   const Graph& graph = *body->graphs.front();
   if (std::ssize(graph.inputs) != context.num_inputs() || std::ssize(graph.outputs) != context.num_outputs()) {
-    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node {} and {}", graph.inputs.size(), graph.outputs.size(),
-                       context.num_inputs(), context.num_outputs());
+    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node {} and {}", graph.inputs.size(),
+                       graph.outputs.size(), context.num_inputs(), context.num_outputs());
   }
   std::vector<Sequence> results;
   for (const ValueInfo& output : graph.outputs) results.push_back({output.type.dtype, {}});
@@ -98,7 +102,8 @@ Status sequence_map(OpContext& context) {
     for (int k = 0; k < context.num_inputs(); ++k) {
       const Sequence* sequence = context.value(k).sequence();
       if (sequence != nullptr && sequence->tensors.size() != first->tensors.size()) {
-        return make_status(Code::malformed, "input {}: want a sequence of {}, got {}", k, first->tensors.size(), sequence->tensors.size());
+        return make_status(Code::malformed, "input {}: want a sequence of {}, got {}", k, first->tensors.size(),
+                           sequence->tensors.size());
       }
       inputs.push_back(sequence == nullptr ? context.value(k) : Value(sequence->tensors[i]));
     }
@@ -134,7 +139,8 @@ Status split_to_sequence(OpContext& context) {
   Sequence sequence{input->dtype(), {}};
   int64_t start = 0;
   for (const int64_t own : lengths) {
-    if (own < 0 || own > length - start) return make_status(Code::malformed, "split [{}]: want a sum of {}", fmt::join(lengths, ", "), length);
+    if (own < 0 || own > length - start)
+      return make_status(Code::malformed, "split [{}]: want a sum of {}", fmt::join(lengths, ", "), length);
     HR_ASSIGN_OR_RETURN(Tensor part, part_of(context, *input, axis, start, own));
     start += own;
     if (keep == 0 && !context.has_input(1)) {
@@ -153,7 +159,8 @@ Status concat_from_sequence(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Sequence* sequence, sequence_input(context, 0));
   HR_ASSIGN_OR_RETURN(const int64_t new_axis, context.integer("new_axis", 0));
   HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", 0));
-  if (sequence->tensors.empty() || !context.has("axis")) return make_status(Code::malformed, "want a sequence that is not empty, and an axis");
+  if (sequence->tensors.empty() || !context.has("axis"))
+    return make_status(Code::malformed, "want a sequence that is not empty, and an axis");
   HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, sequence->tensors[0].rank() + (new_axis != 0 ? 1 : 0)));
   std::vector<Tensor> parts = sequence->tensors;
   for (Tensor& part : parts) {

@@ -84,7 +84,8 @@ Status squeeze(OpContext& context) {
   Dims dims;
   for (int axis = 0; axis < input->rank(); ++axis) {
     const bool goes = given ? std::ranges::find(axes, axis) != axes.end() : input->dim(axis) == 1;
-    if (goes && input->dim(axis) != 1) return make_status(Code::malformed, "axis {} of [{}]: want 1", axis, fmt::join(input->dims(), ", "));
+    if (goes && input->dim(axis) != 1)
+      return make_status(Code::malformed, "axis {} of [{}]: want 1", axis, fmt::join(input->dims(), ", "));
     if (!goes) dims.push_back(input->dim(axis));
   }
   context.set(0, input->reshaped(dims));

@@ -13,7 +13,8 @@ namespace {
 
 Result<const Tensor*> strings_input(const OpContext& context, int index) {
   HR_ASSIGN_OR_RETURN(const Tensor* tensor, context.input(index));
-  if (tensor->dtype() != DType::string) return error(Code::malformed, "input {}: want strings, got {}", index, dtype_name(tensor->dtype()));
+  if (tensor->dtype() != DType::string)
+    return error(Code::malformed, "input {}: want strings, got {}", index, dtype_name(tensor->dtype()));
   return tensor;
 }
 
@@ -42,12 +43,14 @@ Status string_normalizer(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const std::string locale, context.text("locale", "en_US"));
   HR_ASSIGN_OR_RETURN(std::vector<std::string> stop_words, context.texts("stopwords", {}));
   const bool row = input->rank() == 2 && input->dim(0) == 1;
-  if (input->rank() != 1 && !row) return make_status(Code::malformed, "want strings [C] or [1, C], got [{}]", fmt::join(input->dims(), ", "));
+  if (input->rank() != 1 && !row)
+    return make_status(Code::malformed, "want strings [C] or [1, C], got [{}]", fmt::join(input->dims(), ", "));
   if (action != "NONE" && action != "LOWER" && action != "UPPER") {
     return make_status(Code::malformed, "case_change_action: want NONE, LOWER or UPPER, got \"{}\"", action);
   }
   // The languages whose case mappings are not Unicode's simple ones.
-  if (locale.starts_with("tr") || locale.starts_with("az") || locale.starts_with("lt")) return make_status(Code::unsupported, "locale \"{}\"", locale);
+  if (locale.starts_with("tr") || locale.starts_with("az") || locale.starts_with("lt"))
+    return make_status(Code::unsupported, "locale \"{}\"", locale);
   const auto folded = [&](const std::string& text) { return sensitive != 0 ? text : mapped(text, to_lower); };
   for (std::string& word : stop_words) word = folded(word);
   std::vector<std::string> kept;
@@ -100,7 +103,8 @@ Status string_split(OpContext& context) {
   Dims dims = input->dims();
   dims.push_back(width);
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, DType::string, dims));
-  for (size_t i = 0; i < all.size(); ++i) std::ranges::move(all[i], output->data<std::string>() + static_cast<int64_t>(i) * width);
+  for (size_t i = 0; i < all.size(); ++i)
+    std::ranges::move(all[i], output->data<std::string>() + static_cast<int64_t>(i) * width);
   context.set(1, Tensor::of(input->dims(), counts));
   return {};
 }
@@ -131,16 +135,19 @@ Result<Grams> grams_of(const OpContext& context) {
   HR_ASSIGN_OR_RETURN(grams.longest, context.integer("max_gram_length", 1));
   HR_ASSIGN_OR_RETURN(grams.most_skipped, context.integer("max_skip_count", 0));
   HR_ASSIGN_OR_RETURN(grams.mode, context.text("mode", ""));
-  if (grams.mode != "TF" && grams.mode != "IDF" && grams.mode != "TFIDF") return error(Code::malformed, "mode: want TF, IDF or TFIDF, got \"{}\"", grams.mode);
-  if (grams.shortest < 1 || grams.longest < grams.shortest || grams.longest > std::ssize(grams.starts) || grams.most_skipped < 0) {
-    return error(Code::malformed, "n-grams of {} to {} with at most {} skipped, and {} ngram_counts", grams.shortest, grams.longest, grams.most_skipped,
-                 grams.starts.size());
+  if (grams.mode != "TF" && grams.mode != "IDF" && grams.mode != "TFIDF")
+    return error(Code::malformed, "mode: want TF, IDF or TFIDF, got \"{}\"", grams.mode);
+  if (grams.shortest < 1 || grams.longest < grams.shortest || grams.longest > std::ssize(grams.starts) ||
+      grams.most_skipped < 0) {
+    return error(Code::malformed, "n-grams of {} to {} with at most {} skipped, and {} ngram_counts", grams.shortest,
+                 grams.longest, grams.most_skipped, grams.starts.size());
   }
   if (!grams.weights.empty() && grams.weights.size() != grams.columns.size()) {
     return error(Code::malformed, "weights: want {}, got {}", grams.columns.size(), grams.weights.size());
   }
   for (const int64_t column : grams.columns) {
-    if (column < 0 || column >= kMaxElements) return error(Code::malformed, "ngram_indexes: want 0 to {}, got {}", kMaxElements - 1, column);
+    if (column < 0 || column >= kMaxElements)
+      return error(Code::malformed, "ngram_indexes: want 0 to {}, got {}", kMaxElements - 1, column);
   }
   return grams;
 }
@@ -151,18 +158,22 @@ Result<std::vector<std::map<std::vector<T>, size_t>>> read_pool(const Grams& gra
   std::vector<std::map<std::vector<T>, size_t>> by_length(grams.starts.size() + 1);
   size_t number = 0;
   for (size_t i = 0; i < grams.starts.size(); ++i) {
-    const int64_t start = grams.starts[i], end = i + 1 < grams.starts.size() ? grams.starts[i + 1] : std::ssize(pool), length = static_cast<int64_t>(i) + 1;
+    const int64_t start = grams.starts[i], end = i + 1 < grams.starts.size() ? grams.starts[i + 1] : std::ssize(pool),
+                  length = static_cast<int64_t>(i) + 1;
     if (start < 0 || end < start || end > std::ssize(pool) || (end - start) % length != 0) {
       return error(Code::malformed, "ngram_counts: {}-grams from {} to {} of a pool of {}", length, start, end, pool.size());
     }
-    for (int64_t at = start; at < end; at += length) by_length[i + 1].emplace(std::vector<T>(pool.begin() + at, pool.begin() + at + length), number++);
+    for (int64_t at = start; at < end; at += length)
+      by_length[i + 1].emplace(std::vector<T>(pool.begin() + at, pool.begin() + at + length), number++);
   }
-  if (number != grams.columns.size()) return error(Code::malformed, "ngram_indexes: want {}, got {}", number, grams.columns.size());
+  if (number != grams.columns.size())
+    return error(Code::malformed, "ngram_indexes: want {}, got {}", number, grams.columns.size());
   return by_length;
 }
 
 template <class T>
-Status count_grams(OpContext& context, const Grams& grams, const std::vector<T>& pool, const std::vector<T>& words, const Tensor& input) {
+Status count_grams(OpContext& context, const Grams& grams, const std::vector<T>& pool, const std::vector<T>& words,
+                   const Tensor& input) {
   HR_ASSIGN_OR_RETURN(const auto known, read_pool(grams, pool));
   const bool batched = input.rank() == 2;
   const int64_t rows = batched ? input.dim(0) : 1, length = input.rank() == 0 ? 1 : input.dim(input.rank() - 1);
@@ -195,7 +206,8 @@ Status tf_idf_vectorizer(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   HR_ASSIGN_OR_RETURN(const Grams grams, grams_of(context));
   if (input->rank() > 2) return make_status(Code::malformed, "want [C] or [N, C], got [{}]", fmt::join(input->dims(), ", "));
-  if (context.has("pool_strings") == context.has("pool_int64s")) return make_status(Code::malformed, "want either pool_strings or pool_int64s");
+  if (context.has("pool_strings") == context.has("pool_int64s"))
+    return make_status(Code::malformed, "want either pool_strings or pool_int64s");
   if (context.has("pool_strings")) {
     HR_ASSIGN_OR_RETURN(const Tensor* words, strings_input(context, 0));
     HR_ASSIGN_OR_RETURN(const std::vector<std::string> pool, context.texts("pool_strings", {}));
