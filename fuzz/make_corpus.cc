@@ -319,6 +319,15 @@ void make_load_stream(const fs::path& folder) {
   write(folder / "error", head + "\r\nid: 1\r\nevent: error\r\ndata: {\"error\":{\"message\":\"x\"}}\r\n\r\n");
 }
 
+// The models of the cases, those that must be refused among them.
+void make_onnx_model(const fs::path& folder, const fs::path& tests) {
+  for (const char* suite : {"onnx_ops", "onnx_graph"}) {
+    for (const auto& file : fs::directory_iterator(tests / "cases" / suite / "files")) {
+      if (file.file_size() <= 8192) write(folder / file.path().filename(), read_text(file.path()));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace headrace
 
@@ -335,4 +344,5 @@ int main(int argc, char** argv) {
   headrace::make_tokenizer_json(root / "tokenizer_json");
   headrace::make_template(root / "template", argv[2]);
   headrace::make_load_stream(root / "load_stream");
+  headrace::make_onnx_model(root / "onnx_model", argv[2]);
 }

@@ -11,7 +11,8 @@ packages=(
   libfmt-dev libspdlog-dev libexpected-dev    # the rest are cmake/Dependencies.cmake's libraries
   libcli11-dev libedit-dev nlohmann-json3-dev libpcre2-dev
   libboost1.81-dev prometheus-cpp-dev libcurl4-openssl-dev libssl-dev
-  python3 python3-pip ca-certificates         # fetch_model.py
+  protobuf-compiler libprotobuf-dev
+  python3 python3-pip ca-certificates         # fetch_model.py, cmake/Onnx.cmake
 )
 if [ "${1:-}" = test ]; then
   packages+=(

@@ -44,7 +44,7 @@ EXCEPTIONS = {
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
-HEAVY = re.compile(r"^(nlohmann/|simdjson|boost/|CLI/|spdlog/|prometheus/|iostream$|regex$|curl/|openssl/|cuda|cub/|cutlass/)")
+HEAVY = re.compile(r"^(nlohmann/|simdjson|boost/|CLI/|spdlog/|prometheus/|iostream$|regex$|curl/|openssl/|google/protobuf|.*\.pb\.h$|cuda|cub/|cutlass/)")
 
 
 def folder_of(path: str) -> str | None:

@@ -25,5 +25,7 @@ Status check_model(const Model& model);
 Status write_model(const Model& model, const std::string& path);
 // A TensorProto, SequenceProto or OptionalProto by itself, as ONNX's backend tests hold inputs and outputs; `kind` says which.
 Result<Value> parse_value(std::span<const std::byte> bytes, Type::Kind kind);
+// The reverse. Errors: resource_exhausted as above.
+Result<std::string> value_bytes(const Value& value);
 
 }  // namespace headrace::onnx

@@ -241,15 +241,22 @@ struct Frame {
 // One run() of a model.
 class Run {
  public:
-  explicit Run(int64_t max_node_runs) : left_(max_node_runs), bounded_(max_node_runs > 0) {}
+  explicit Run(const RunLimits& limits) : left_(limits), limits_(limits) {}
   Result<std::vector<Value>> body(const Body& body, std::vector<Value> inputs, const Frame* outer);
+  Status charge(uint64_t bytes);
 
  private:
   Result<std::vector<Value>> step(const Body::Step& step, const Frame& frame);
 
-  int64_t left_;
-  const bool bounded_;
+  RunLimits left_;
+  const RunLimits limits_;
 };
+
+Status Run::charge(uint64_t bytes) {
+  if (bytes > left_.made_bytes) return make_status(Code::resource_exhausted, "more than {} bytes in the tensors of a run", limits_.made_bytes);
+  left_.made_bytes -= bytes;
+  return {};
+}
 
 // What an operator that holds graphs runs them with.
 class StepGraphs final : public GraphRunner {
@@ -261,6 +268,7 @@ class StepGraphs final : public GraphRunner {
     }
     return error(Code::internal, "a graph that is no attribute of the node");
   }
+  Status charge(uint64_t bytes) override { return run_.charge(bytes); }
 
  private:
   Run& run_;
@@ -291,7 +299,8 @@ Result<std::vector<Value>> Run::body(const Body& body, std::vector<Value> inputs
 }
 
 Result<std::vector<Value>> Run::step(const Body::Step& step, const Frame& frame) {
-  if (bounded_ && --left_ < 0) return error(Code::resource_exhausted, "the run has more calls of operators than were allowed");
+  if (left_.nodes == 0) return error(Code::resource_exhausted, "more than {} calls of operators in a run", limits_.nodes);
+  --left_.nodes;
   std::vector<Value> inputs;
   for (const Place& place : step.inputs) inputs.push_back(place.slot < 0 ? Value() : frame.at(place));
   if (step.function) return body(*step.function, std::move(inputs), nullptr);
@@ -326,7 +335,6 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
 
 struct Interpreter::Prepared {
   std::shared_ptr<const Model> model;
-  InterpreterOptions options;
   Body body;
 };
 
@@ -337,15 +345,14 @@ Interpreter& Interpreter::operator=(Interpreter&&) noexcept = default;
 
 const Model& Interpreter::model() const { return *prepared_->model; }
 
-Result<Interpreter> Interpreter::make(std::shared_ptr<const Model> model, const InterpreterOptions& options) {
+Result<Interpreter> Interpreter::make(std::shared_ptr<const Model> model) {
   auto prepared = std::make_unique<Prepared>();
   prepared->model = std::move(model);
-  prepared->options = options;
   HR_RETURN_IF_ERROR(Preparation(*prepared->model).graph(prepared->model->graph, prepared->model->opsets, nullptr, 0, prepared->body));
   return Interpreter(std::move(prepared));
 }
 
-Result<std::map<std::string, Value>> Interpreter::run(const std::map<std::string, Value>& inputs) const {
+Result<std::map<std::string, Value>> Interpreter::run(const std::map<std::string, Value>& inputs, const RunLimits& limits) const {
   const Graph& graph = prepared_->model->graph;
   std::vector<Value> bound;
   for (const ValueInfo& input : graph.inputs) {
@@ -360,16 +367,16 @@ Result<std::map<std::string, Value>> Interpreter::run(const std::map<std::string
     const bool known = std::ranges::find(graph.inputs, name, &ValueInfo::name) != graph.inputs.end();
     if (!known) return error(Code::invalid_argument, "input {}: the model has none of that name", name);
   }
-  HR_ASSIGN_OR_RETURN(std::vector<Value> results, Run(prepared_->options.max_node_runs).body(prepared_->body, std::move(bound), nullptr));
+  HR_ASSIGN_OR_RETURN(std::vector<Value> results, Run(limits).body(prepared_->body, std::move(bound), nullptr));
   std::map<std::string, Value> outputs;
   for (size_t i = 0; i < results.size(); ++i) outputs[graph.outputs[i].name] = std::move(results[i]);
   return outputs;
 }
 
-Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs) {
+Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs, const RunLimits& limits) {
   const std::shared_ptr<const Model> borrowed(std::shared_ptr<void>(), &model);
   HR_ASSIGN_OR_RETURN(const Interpreter interpreter, Interpreter::make(borrowed));
-  return interpreter.run(inputs);
+  return interpreter.run(inputs, limits);
 }
 
 }  // namespace headrace::onnx

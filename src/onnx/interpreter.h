@@ -2,6 +2,8 @@
 // Runs a model on the host, operator by operator: the reference behind every faster way. A model is prepared once: operators are looked
 // up, names become places, functions are expanded, and each value's last reader is known, behind which the value goes.
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,8 +12,10 @@
 
 namespace headrace::onnx {
 
-struct InterpreterOptions {
-  int64_t max_node_runs = 0;  // calls of operators in one run(), those of loops' bodies counted; 0: no bound
+// What one run may do at most, for models that are not trusted. Tensors are counted when they are made, whatever becomes of them.
+struct RunLimits {
+  uint64_t nodes = std::numeric_limits<uint64_t>::max();  // calls of operators, those of loops' bodies counted
+  uint64_t made_bytes = std::numeric_limits<uint64_t>::max();
 };
 
 // Immutable once it is made; run() is thread-safe.
@@ -19,7 +23,7 @@ class Interpreter {
  public:
   // Errors: unsupported for operators that are not known, malformed for values that nothing gives, resource_exhausted for functions that
   // expand to more than kMaxNodes nodes or graphs deeper than kMaxDepth.
-  static Result<Interpreter> make(std::shared_ptr<const Model> model, const InterpreterOptions& options = {});
+  static Result<Interpreter> make(std::shared_ptr<const Model> model);
   ~Interpreter();
   Interpreter(Interpreter&&) noexcept;
   Interpreter& operator=(Interpreter&&) noexcept;
@@ -29,8 +33,8 @@ class Interpreter {
 
   const Model& model() const;
   // Outputs by name. `inputs`: by name; those with an initializer may be left out. Errors: invalid_argument for inputs (missing, unknown,
-  // of another type, rank or dims than declared), otherwise what the operators say, with the node.
-  Result<std::map<std::string, Value>> run(const std::map<std::string, Value>& inputs) const;
+  // of another type, rank or dims than declared), resource_exhausted for the limits, otherwise what the operators say, with the node.
+  Result<std::map<std::string, Value>> run(const std::map<std::string, Value>& inputs, const RunLimits& limits = {}) const;
 
  private:
   struct Prepared;
@@ -39,6 +43,6 @@ class Interpreter {
 };
 
 // Prepares and runs once.
-Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs);
+Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs, const RunLimits& limits = {});
 
 }  // namespace headrace::onnx

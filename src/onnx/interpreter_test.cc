@@ -28,6 +28,17 @@ TEST(Interpreter, ALoopCollectsWhatItsBodyGives) {
   EXPECT_NE(missing.error().message().find("start"), std::string::npos);
 }
 
+// Found by fuzz/onnx_model_fuzz.cc.
+TEST(Interpreter, ANodeWithoutTheInputsThatItNeedsIsRefused) {
+  Model model;
+  model.opsets[""] = 18;
+  model.graph.nodes = {{.op = "Identity", .outputs = {"y"}}};
+  model.graph.outputs = {{"y", {}}};
+  const auto out = interpret(model, {});
+  ASSERT_FALSE(out.has_value());
+  EXPECT_EQ(out.error().message(), "node 0 (Identity): input 0: none");
+}
+
 TEST(Interpreter, AnUnknownOperatorIsNamedWithItsNode) {
   Model model;
   model.opsets[""] = 18;
@@ -49,9 +60,9 @@ TEST(Interpreter, ARunIsBoundedWhereItIsAskedFor) {
   Node loop{.op = "Loop", .inputs = {"", ""}};
   loop.attributes["body"] = {.kind = Attribute::Kind::graph, .graphs = {body}};
   model->graph.nodes = {loop};
-  const auto interpreter = Interpreter::make(model, {.max_node_runs = 1000});
+  const auto interpreter = Interpreter::make(model);
   ASSERT_TRUE(interpreter.has_value()) << interpreter.error().to_string();
-  const auto out = interpreter->run({});
+  const auto out = interpreter->run({}, {.nodes = 1000});
   ASSERT_FALSE(out.has_value());
   EXPECT_EQ(out.error().code(), Code::resource_exhausted);
 }

@@ -56,6 +56,11 @@ const OpRow* find_op(std::string_view name, int64_t opset) {
 OpContext::OpContext(const Node& node, int64_t opset, std::span<const Value> inputs, GraphRunner& graphs)
     : node_(node), opset_(opset), inputs_(inputs), graphs_(graphs), outputs_(node.outputs.size()) {}
 
+const Value& OpContext::value(int index) const {
+  static const Value none;
+  return index < num_inputs() ? inputs_[static_cast<size_t>(index)] : none;
+}
+
 bool OpContext::has_input(int index) const { return index < num_inputs() && value(index).has_value(); }
 
 bool OpContext::wants_output(int index) const { return index < num_outputs() && !node_.outputs[static_cast<size_t>(index)].empty(); }
@@ -113,7 +118,9 @@ Result<std::vector<std::string>> OpContext::texts(std::string_view name, std::ve
 }
 
 Result<Tensor*> OpContext::make(int index, DType dtype, Dims dims) {
-  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
+  HR_ASSIGN_OR_RETURN(const int64_t count, count_elements(dims));
+  // A string of its own is what an element takes at least.
+  HR_RETURN_IF_ERROR(graphs_.charge(static_cast<uint64_t>(count) * (dtype == DType::string ? sizeof(std::string) : dtype_bytes(dtype))));
   if (index >= num_outputs()) return error(Code::malformed, "the operator has an output {}, the node has {}", index, num_outputs());
   Value& output = outputs_[static_cast<size_t>(index)];
   output = Tensor(dtype, std::move(dims));

@@ -15,12 +15,14 @@
 
 namespace headrace::onnx {
 
-// Runs graphs that an operator holds (If, Loop, Scan, SequenceMap).
+// Runs graphs that an operator holds (If, Loop, Scan, SequenceMap), and counts what operators make.
 class GraphRunner {
  public:
   virtual ~GraphRunner() = default;
   // `inputs` are bound to the graph's inputs in order; outer values are visible to it.
   virtual Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) = 0;
+  // Asked before a tensor is made. Errors: resource_exhausted.
+  virtual Status charge(uint64_t bytes) = 0;
 };
 
 // One call of an operator. Errors that it returns need not name the node: the caller does.
@@ -35,7 +37,7 @@ class OpContext {
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
   bool has_input(int index) const;
   bool wants_output(int index) const;
-  const Value& value(int index) const { return inputs_[static_cast<size_t>(index)]; }
+  const Value& value(int index) const;  // an empty one where the node has no such input
   // A tensor input that must be there. Errors: malformed.
   Result<const Tensor*> input(int index) const;
   // One-dimensional (or scalar) integers of an i64 or i32 input. Errors: malformed.

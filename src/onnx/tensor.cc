@@ -7,16 +7,19 @@
 namespace headrace::onnx {
 
 Result<int64_t> count_elements(std::span<const int64_t> dims) {
+  // Without the zeros first: products of some of the dims, as strides are, must fit too.
   int64_t count = 1;
+  bool empty = false;
   for (const int64_t dim : dims) {
     if (dim < 0) return error(Code::malformed, "dims [{}]: want none below 0", fmt::join(dims, ", "));
-    if (dim == 0) count = 0;
-    if (count != 0 && dim > kMaxElements / count) {
+    empty = empty || dim == 0;
+    if (dim == 0) continue;
+    if (dim > kMaxElements / count) {
       return error(Code::resource_exhausted, "a tensor of dims [{}] has more than {} elements", fmt::join(dims, ", "), kMaxElements);
     }
     count *= dim;
   }
-  return count;
+  return empty ? 0 : count;
 }
 
 Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)), elements_(1) {

@@ -24,7 +24,7 @@ TINY = GOLDEN / "tiny_llama.gguf"
 HEADRACE = ""
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
 MODEL = pathlib.Path(os.environ.get("HEADRACE_MODEL") or CACHE / "headrace" / "SmolLM2-135M-Instruct.Q4_1.gguf")
-COMMANDS = ["run", "serve", "embed", "bench", "perplexity", "roof", "convert", "inspect", "tokenize"]
+COMMANDS = ["run", "serve", "embed", "bench", "perplexity", "roof", "convert", "inspect", "graph", "tokenize"]
 
 needs_model = unittest.skipUnless(MODEL.exists(), f"SmolLM2 is not at {MODEL}")
 
@@ -108,7 +108,7 @@ class WrongInput(Contract):
             empty.touch()
             cut = pathlib.Path(folder) / "cut.gguf"
             cut.write_bytes(TINY.read_bytes()[:-100])
-            for command in ["run", "serve", "bench", "inspect", "tokenize"]:
+            for command in ["run", "serve", "bench", "inspect", "graph", "tokenize"]:
                 for model in [pathlib.Path(folder) / "nothing.gguf", text, empty, cut]:
                     self.check(3, command, model, says=model.name)
 

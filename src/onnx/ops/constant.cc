@@ -6,31 +6,41 @@
 namespace headrace::onnx {
 namespace {
 
+Result<Tensor> tensor_attribute(const OpContext& context, std::string_view name) {
+  const Attribute* attribute = context.attribute(name);
+  if (attribute == nullptr || attribute->tensors.size() != 1) return error(Code::malformed, "attribute {}: want a tensor", name);
+  return attribute->tensors.front();
+}
+
+template <class T>
+Tensor list_of(const std::vector<T>& values) {
+  return Tensor::of({static_cast<int64_t>(values.size())}, values);
+}
+
+// The value of whichever of the attributes is there.
+Result<Tensor> constant_value(const OpContext& context) {
+  if (context.has("value")) return tensor_attribute(context, "value");
+  if (context.has("value_float")) return context.number("value_float", 0).map(Tensor::scalar<float>);
+  if (context.has("value_floats")) return context.numbers("value_floats", {}).map(list_of<float>);
+  if (context.has("value_int")) return context.integer("value_int", 0).map(Tensor::scalar<int64_t>);
+  if (context.has("value_ints")) return context.integers("value_ints", {}).map(list_of<int64_t>);
+  if (context.has("value_string")) return context.text("value_string", "").map(Tensor::scalar<std::string>);
+  if (context.has("value_strings")) return context.texts("value_strings", {}).map(list_of<std::string>);
+  return error(Code::malformed, "no attribute holds the value");
+}
+
 Status constant(OpContext& context) {
-  if (const Attribute* value = context.attribute("value")) {
-    context.set(0, value->tensors.at(0));
-  } else if (const Attribute* number = context.attribute("value_float")) {
-    context.set(0, Tensor::scalar(number->number));
-  } else if (const Attribute* numbers = context.attribute("value_floats")) {
-    context.set(0, Tensor::of({static_cast<int64_t>(numbers->numbers.size())}, numbers->numbers));
-  } else if (const Attribute* integer = context.attribute("value_int")) {
-    context.set(0, Tensor::scalar(integer->integer));
-  } else if (const Attribute* integers = context.attribute("value_ints")) {
-    context.set(0, Tensor::of({static_cast<int64_t>(integers->integers.size())}, integers->integers));
-  } else if (const Attribute* text = context.attribute("value_string")) {
-    context.set(0, Tensor::scalar(text->text));
-  } else if (const Attribute* texts = context.attribute("value_strings")) {
-    context.set(0, Tensor::of({static_cast<int64_t>(texts->texts.size())}, texts->texts));
-  } else {
-    return make_status(Code::unsupported, "a constant without one of the attributes that hold a dense value");
-  }
+  HR_ASSIGN_OR_RETURN(Tensor value, constant_value(context));
+  context.set(0, std::move(value));
   return {};
 }
 
 Status constant_of_shape(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, context.integers(0));
-  const Attribute* value = context.attribute("value");
-  const Tensor fill = value == nullptr ? Tensor::scalar(0.0f) : value->tensors.at(0);
+  Tensor fill = Tensor::scalar(0.0f);
+  if (context.has("value")) {
+    HR_ASSIGN_OR_RETURN(fill, tensor_attribute(context, "value"));
+  }
   if (fill.elements() != 1 || fill.dtype() == DType::string) return make_status(Code::malformed, "value: want one number");
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, fill.dtype(), dims));
   const size_t size = dtype_bytes(fill.dtype());
@@ -39,6 +49,7 @@ Status constant_of_shape(OpContext& context) {
 }
 
 Status identity(OpContext& context) {
+  if (!context.has_input(0)) return make_status(Code::malformed, "input 0: none");
   context.set(0, context.value(0));
   return {};
 }

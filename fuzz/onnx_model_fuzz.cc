@@ -1,0 +1,96 @@
+// ONNX models: parses the file, runs it on inputs of ones within tight limits, writes and reads its outputs. The mutator changes one node
+// of a model that protobuf can read, attributes and all, half of the time: lengths before it stay true.
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include <onnx/onnx-ml.pb.h>
+
+#include "onnx/file.h"
+#include "onnx/interpreter.h"
+#include "reached.h"
+
+namespace headrace {
+namespace {
+
+constexpr onnx::RunLimits kLimits{.nodes = 256, .made_bytes = 1 << 16};
+constexpr int64_t kMaxElements = 4096;  // of an input
+
+// Ones (dims that nobody knows are 2); nothing for what is no tensor, or too large.
+std::optional<onnx::Tensor> make_input(const onnx::Type& type) {
+  if (type.kind != onnx::Type::Kind::tensor) return std::nullopt;
+  onnx::Dims dims;
+  if (type.shape) {
+    for (const auto& dim : *type.shape) dims.push_back(dim.value < 0 ? 2 : dim.value);
+  }
+  const auto elements = onnx::count_elements(dims);
+  if (!elements || *elements > kMaxElements) return std::nullopt;
+  onnx::Tensor tensor(type.dtype, dims);
+  for (uint64_t i = 0; i < tensor.bytes(); i += std::max<size_t>(1, dtype_bytes(type.dtype))) tensor.raw()[i] = std::byte{1};
+  return tensor;
+}
+
+void check_value(const onnx::Value& value) {
+  const auto bytes = onnx::value_bytes(value);
+  if (!bytes) std::abort();
+  const onnx::Type::Kind kind = value.sequence() != nullptr   ? onnx::Type::Kind::sequence
+                                : value.optional() != nullptr ? onnx::Type::Kind::optional
+                                                              : onnx::Type::Kind::tensor;
+  if (value.has_value() && !onnx::parse_value(std::as_bytes(std::span(*bytes)), kind)) std::abort();
+}
+
+void run(const onnx::Model& model) {
+  std::map<std::string, onnx::Value> inputs;
+  for (const onnx::ValueInfo& input : model.graph.inputs) {
+    if (model.graph.initializers.contains(input.name)) continue;
+    auto tensor = make_input(input.type);
+    if (!tensor) return;
+    inputs[input.name] = std::move(*tensor);
+  }
+  const auto outputs = onnx::interpret(model, inputs, kLimits);
+  if (!outputs) {
+    if (outputs.error().message().empty()) std::abort();
+    return;
+  }
+  for (const auto& [name, value] : *outputs) check_value(value);
+}
+
+void parse_and_run(std::span<const std::byte> bytes) {
+  static fuzz::Reached reached("nodes with attributes");
+  reached.input();
+  const auto model = onnx::parse_model(bytes, "");
+  if (!model) {
+    if (model.error().message().empty()) std::abort();
+    return;
+  }
+  if (std::ranges::any_of(model->graph.nodes, [](const onnx::Node& node) { return !node.attributes.empty(); })) reached.hit();
+  run(*model);
+}
+
+}  // namespace
+}  // namespace headrace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  headrace::parse_and_run({reinterpret_cast<const std::byte*>(data), size});
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  ::onnx::ModelProto model;
+  const bool whole = seed % 2 == 0 || !model.ParseFromArray(data, static_cast<int>(size)) || model.graph().node_size() == 0;
+  if (whole) return LLVMFuzzerMutate(data, size, max_size);
+  auto& node = *model.mutable_graph()->mutable_node(static_cast<int>(seed / 2 % static_cast<unsigned>(model.graph().node_size())));
+  std::string bytes = node.SerializeAsString();
+  const size_t before = bytes.size();
+  bytes.resize(before + 64);
+  bytes.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(bytes.data()), before, bytes.size()));
+  ::onnx::NodeProto changed;
+  if (!changed.ParseFromString(bytes)) return LLVMFuzzerMutate(data, size, max_size);
+  node = changed;
+  const std::string result = model.SerializeAsString();
+  if (result.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
+  std::copy(result.begin(), result.end(), data);
+  return result.size();
+}

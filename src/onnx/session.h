@@ -1,0 +1,41 @@
+#pragma once
+// A model that is ready to run. Thread-safe: any number of threads may call run() at once.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onnx/interpreter.h"
+#include "onnx/model.h"
+
+namespace headrace::onnx {
+
+class Session {
+ public:
+  struct Options {
+    RunLimits limits;  // of each run
+  };
+
+  // Errors: those of read_model.
+  static Result<Session> load(const std::string& path, const Options& options);
+  Session(Model model, const Options& options) : model_(std::make_shared<const Model>(std::move(model))), options_(options) {}
+
+  const Model& model() const { return *model_; }
+  // In the order of the file.
+  const std::vector<ValueInfo>& inputs() const { return model_->graph.inputs; }
+  const std::vector<ValueInfo>& outputs() const { return model_->graph.outputs; }
+  bool may_be_left_out(const ValueInfo& input) const { return model_->graph.initializers.contains(input.name); }
+
+  // Outputs by name. Errors: those of interpret().
+  Result<std::map<std::string, Value>> run(const std::map<std::string, Value>& inputs) const;
+
+ private:
+  std::shared_ptr<const Model> model_;
+  Options options_;
+};
+
+// "f32 [batch, 3, 224, 224]", "sequence of i64 [?]", "unknown".
+std::string describe(const Type& type);
+
+}  // namespace headrace::onnx
