@@ -108,9 +108,9 @@ class WrongInput(Contract):
             empty.touch()
             cut = pathlib.Path(folder) / "cut.gguf"
             cut.write_bytes(TINY.read_bytes()[:-100])
-            for command in ["run", "serve", "bench", "inspect", "graph", "tokenize"]:
+            for command in [["run"], ["serve"], ["bench"], ["inspect"], ["graph", "run"], ["tokenize"]]:
                 for model in [pathlib.Path(folder) / "nothing.gguf", text, empty, cut]:
-                    self.check(3, command, model, says=model.name)
+                    self.check(3, *command, model, says=model.name)
 
     def test_a_device_that_this_build_lacks_exits_3(self):
         self.check(3, "bench", TINY, "--device", "cuda", says="CUDA")
