@@ -55,7 +55,8 @@ class Headrace:
         run([self.program, "bench", "serve", "--url", url, "--num-requests", args.requests, "--rate", args.rate,
              "--arrivals", "constant", "--prompt-tokens", args.prompt_tokens, "--output-tokens", args.output_tokens, "--json", out])
         got = json.loads(out.read_text())
-        assert got["completed"] == args.requests, got["errors"]
+        if got["completed"] != args.requests:
+            raise RuntimeError(f"headrace: {got['completed']} of {args.requests} answered, errors {got['errors']}")
         return [got["ttft_ms"]["mean"], got["tpot_ms"]["mean"], got["e2e_ms"]["mean"], got["output_tokens_per_s"], got["requests_per_s"]]
 
 
@@ -73,7 +74,8 @@ class Guidellm:
              f"kind=synthetic_text,prompt_tokens={args.prompt_tokens},output_tokens={args.output_tokens}",
              "--output", f"kind=json,path={out}", "--disable-console"])
         metrics = json.loads(out.read_text())["benchmarks"][0]["metrics"]
-        assert metrics["request_totals"]["successful"] == args.requests
+        if metrics["request_totals"]["successful"] != args.requests:
+            raise RuntimeError(f"guidellm: {metrics['request_totals']} of {args.requests}")
         mean = lambda name: metrics[name]["successful"]["mean"]
         return [mean("time_to_first_token_ms"), mean("inter_token_latency_ms"), mean("request_latency") * 1e3,
                 mean("output_tokens_per_second"), mean("requests_per_second")]
