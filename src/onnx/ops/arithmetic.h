@@ -5,11 +5,11 @@
 
 #include <array>
 #include <cmath>
-#include <concepts>
 #include <limits>
 #include <utility>
 
 #include "onnx/op.h"
+#include "onnx/ops/numbers.h"
 
 namespace headrace::onnx {
 
@@ -29,15 +29,6 @@ T narrow(W value) {
   if constexpr (std::is_same_v<T, f16>) return to_f16(static_cast<float>(value));
   else if constexpr (std::is_same_v<T, bf16>) return to_bf16(static_cast<float>(value));
   else return static_cast<T>(value);
-}
-
-// The integer nearest to zero of `value`, the type's ends beyond its range, 0 for NaN.
-template <std::integral T>
-T truncate(double value) {
-  if (std::isnan(value)) return 0;
-  if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-  if (value >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
-  return static_cast<T>(value);
 }
 
 // Sums, differences and products of integers wrap around.
@@ -71,19 +62,6 @@ T larger(T a, T b) {
 template <class T>
 T smaller(T a, T b) {
   return is_nan(a) || a <= b ? a : b;
-}
-
-template <class F>
-bool dispatch_float(DType dtype, F&& f) {
-  return dispatch<float, double, f16, bf16>(dtype, f);
-}
-template <class F>
-bool dispatch_integer(DType dtype, F&& f) {
-  return dispatch<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>(dtype, f);
-}
-template <class F>
-bool dispatch_number(DType dtype, F&& f) {
-  return dispatch_float(dtype, f) || dispatch_integer(dtype, f);
 }
 
 inline Status unknown_type(DType dtype) {

@@ -133,7 +133,7 @@ Status pow(OpContext& context) {
     if (is_real) {
       status = zip<T, double, T>(context, *base, real, [](T x, double y) {
         const double power = std::pow(static_cast<double>(widen(x)), y);
-        if constexpr (std::is_integral_v<T>) return truncate<T>(power);
+        if constexpr (std::is_integral_v<T>) return saturated<T>(power);
         else return narrow<T>(power);
       });
     } else {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "onnx/op.h"
+#include "onnx/ops/numbers.h"
 
 namespace headrace::onnx {
 
@@ -62,26 +63,13 @@ auto worth(const T& value) {
   else return value;
 }
 
-template <class F>
-bool dispatch_number(DType dtype, F&& f) {
-  return dispatch<float, double, f16, bf16, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t>(
-      dtype, std::forward<F>(f));
-}
-// As above with the types that hold codes and sub-byte integers, and bool.
+// dispatch_number with the types that hold codes and sub-byte integers, and bool.
 template <class F>
 bool dispatch_real(DType dtype, F&& f) {
   return dispatch<float, double, f16, bf16, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, bool,
                   f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1, i4, u4, i2, u2>(dtype, std::forward<F>(f));
 }
 
-// Below the smallest, above the largest and NaN (0) do not overflow.
-template <class T>
-T saturated(double value) {
-  if (value != value) return 0;
-  if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-  if (value >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
-  return static_cast<T>(value);
-}
 // A number rounded into any type of dispatch_real: floats to nearest even, integers toward zero and saturated.
 template <class T>
 T from_double(double value, bool saturate = false) {

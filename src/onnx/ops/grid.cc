@@ -212,7 +212,7 @@ Status grid_sample(OpContext& context) {
         for (const auto& [offset, weight] : samples.list) {
           sum += weight * static_cast<double>(widen(x->data<T>()[c * size + offset]));
         }
-        if constexpr (std::is_integral_v<T>) output->data<T>()[c * points + p] = truncate<T>(sum);
+        if constexpr (std::is_integral_v<T>) output->data<T>()[c * points + p] = saturated<T>(sum);
         else output->data<T>()[c * points + p] = narrow<T>(sum);
       }
     });

@@ -65,7 +65,7 @@ Status gemm(OpContext& context) {
       if constexpr (std::is_floating_point_v<W>) return value * factor;
       else
         return factor == 1 ? value
-                           : static_cast<W>(truncate<int64_t>(static_cast<double>(static_cast<int64_t>(value)) * factor));
+                           : static_cast<W>(saturated<int64_t>(static_cast<double>(static_cast<int64_t>(value)) * factor));
     };
     for (W& value : product) value = scale(value, alpha);
     if (c != nullptr && beta != 0) {

@@ -104,7 +104,7 @@ void for_elements(const Tensor& input, const Reduced& shape, F&& f) {
 
 template <class R>
 R as_result(double value) {
-  if constexpr (std::is_integral_v<R>) return truncate<R>(value);
+  if constexpr (std::is_integral_v<R>) return saturated<R>(value);
   else return narrow<R>(value);
 }
 

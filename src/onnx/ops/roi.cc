@@ -36,11 +36,11 @@ Status max_roi_pool(OpContext& context) {
     auto to = y.begin();
     for (int64_t r = 0; r < dims[0]; ++r) {
       const W* roi = regions.data() + r * 5;
-      const auto image = truncate<int64_t>(roi[0]);
+      const auto image = saturated<int64_t>(roi[0]);
       HR_RETURN_IF_ERROR(want_batch(image, batch));
       // Corners count whole pixels, both ends included.
       int64_t corner[4];
-      for (int i = 0; i < 4; ++i) corner[i] = truncate<int32_t>(std::round(static_cast<double>(roi[i + 1]) * scale));
+      for (int i = 0; i < 4; ++i) corner[i] = saturated<int32_t>(std::round(static_cast<double>(roi[i + 1]) * scale));
       const double bin_h =
           static_cast<double>(std::max<int64_t>(corner[3] - corner[1] + 1, 1)) / static_cast<double>(pooled[0]);
       const double bin_w =
@@ -139,8 +139,8 @@ Status roi_align(OpContext& context) {
         roi_h = std::max<W>(roi_h, 1);
       }
       const W bin_h = roi_h / static_cast<W>(rows), bin_w = roi_w / static_cast<W>(columns);
-      const int64_t grid_h = ratio > 0 ? ratio : truncate<int32_t>(std::ceil(bin_h)),
-                    grid_w = ratio > 0 ? ratio : truncate<int32_t>(std::ceil(bin_w));
+      const int64_t grid_h = ratio > 0 ? ratio : saturated<int32_t>(std::ceil(bin_h)),
+                    grid_w = ratio > 0 ? ratio : saturated<int32_t>(std::ceil(bin_w));
       if (grid_h > 4096 || grid_w > 4096) {
         return make_status(Code::resource_exhausted, "a region of {} by {} samples in a bin", grid_h, grid_w);
       }

@@ -160,7 +160,7 @@ Status put_as(OpContext& context, const Dims& dims, const std::vector<double>& v
   HR_ASSIGN_OR_RETURN(const DType dtype, read_dtype(number));
   if (dispatch_float(dtype, []<class T>() {})) return put(context, 0, dtype, dims, values);
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, dtype, dims));
-  return typed(dispatch_integer(dtype, [&]<class T>() { std::ranges::transform(values, output->data<T>(), truncate<T>); }),
+  return typed(dispatch_integer(dtype, [&]<class T>() { std::ranges::transform(values, output->data<T>(), saturated<T>); }),
                dtype);
 }
 
@@ -206,7 +206,7 @@ Status mel_weight_matrix(OpContext& context) {
   const double step = (edges[1] - edges[0]) / static_cast<double>(bands + 2);
   for (size_t i = 0; i < corners.size(); ++i) {
     const double hertz = 700 * (std::pow(10, (edges[0] + static_cast<double>(i) * step) / 2595) - 1);
-    corners[i] = truncate<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate)));
+    corners[i] = saturated<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate)));
     if (corners[i] < 0 || corners[i] > bins) {
       return make_status(Code::malformed, "a band at {} Hz of a spectrum up to {} Hz", hertz, static_cast<double>(rate) / 2);
     }

@@ -187,7 +187,7 @@ Status shrink(OpContext& context) {
     const int side = x < -static_cast<double>(lambda) ? 1 : x > static_cast<double>(lambda) ? -1 : 0;
     if (side == 0) return 0;
     if constexpr (std::is_floating_point_v<W>) return x + static_cast<W>(side * bias);
-    else return bias == 0 ? x : truncate<W>(static_cast<double>(x) + side * static_cast<double>(bias));
+    else return bias == 0 ? x : saturated<W>(static_cast<double>(x) + side * static_cast<double>(bias));
   });
 }
 
