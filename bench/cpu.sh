@@ -10,17 +10,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../scripts/lib.sh"
 
 given=" $* "
-dir=$root/build/release
 case $given in
   *" --help "* | *" -h "* | *" --print"*) exec python3 "$here/cpu.py" "$@" ;;
   *" --bin"*) ;;
-  *)
-    # op_bench stands with the tests.
-    "$root/scripts/install_deps.sh" test
-    log=$(mktemp)
-    (cd "$root" && cmake --preset release -DHEADRACE_TESTS=ON) > "$log" 2>&1 || { cat "$log" >&2; die "cmake failed; see above"; }
-    rm -f "$log"
-    build "$dir" headrace op_bench || die "the build failed; see above" ;;
+  *) build_release headrace op_bench ;;
 esac
 case $given in *" --peers"*) ;; *) "$here/peers/setup.sh" ;; esac
 exec python3 "$here/cpu.py" "$@"

@@ -10,16 +10,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../scripts/lib.sh"
 
 given=" $* "
-dir=$root/build/release
 case $given in
   *" --help "* | *" -h "*) exec python3 "$here/serve.py" "$@" ;;
   *" --bin"*) ;;
-  *)
-    "$root/scripts/install_deps.sh" test
-    log=$(mktemp)
-    (cd "$root" && cmake --preset release) > "$log" 2>&1 || { cat "$log" >&2; die "cmake failed; see above"; }
-    rm -f "$log"
-    build "$dir" headrace || die "the build failed; see above" ;;
+  *) build_release headrace ;;
 esac
 case $given in *" --peers"*) ;; *) "$here/peers/setup.sh" ;; esac
 exec python3 "$here/serve.py" "$@"

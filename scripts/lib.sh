@@ -27,6 +27,16 @@ build_jobs() {
   [ "$jobs" -ge 1 ] && echo "$jobs" || echo 1
 }
 
+# build_release TARGET...: installs what that takes, configures the release build with its tests and builds TARGETs.
+build_release() {
+  local log
+  "$root/scripts/install_deps.sh" test
+  log=$(mktemp)
+  (cd "$root" && cmake --preset release -DHEADRACE_TESTS=ON) > "$log" 2>&1 || { cat "$log" >&2; die "cmake failed; see above"; }
+  rm -f "$log"
+  build "$root/build/release" "$@" || die "the build failed; see above"
+}
+
 # build DIR TARGET...: builds with a progress bar. What the compilers say is shown when the build fails.
 build() {
   local dir=$1 line rest done_steps total start=$SECONDS log result

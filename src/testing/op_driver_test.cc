@@ -72,6 +72,20 @@ TEST(ViewOps, MapTheWindowThatTheirReferenceCopies) {
   }
 }
 
+// Every attention kernel of this machine gives exactly `want`.
+void expect_exactly(const CaseData& data, const HostTensor& want) {
+  const Result<std::vector<HostTensor>> outputs = output_tensors(data, data.inputs);
+  ASSERT_TRUE(outputs.has_value());
+  for (const Kernel* kernel : kernels_of(ops::attention)) {
+    if (kernel->device != DeviceKind::cpu || kernel->isa > detect_isa()) continue;
+    const KernelMemory memory(data, *kernel, data.inputs, *outputs, {});
+    TeamState state(1);
+    Team team(state, 0);
+    kernel->run({}, memory.args(), team);
+    EXPECT_EQ(difference(memory.output(0), want, {0, 0}), "") << kernel->name;
+  }
+}
+
 // A sequence of one key gives its value unchanged, so a pool that holds every half float shows each kernel's
 // widening.
 template <class Half>
@@ -104,16 +118,7 @@ void expect_every_value_unchanged(DType dtype) {
     data->inputs[1].kv->values[((seq + 1) * kHeads + head) * kKvBlockTokens * kDim + bits % kDim] = value;
     want.values.push_back(value);
   }
-  const Result<std::vector<HostTensor>> outputs = output_tensors(*data, data->inputs);
-  ASSERT_TRUE(outputs.has_value());
-  for (const Kernel* kernel : kernels_of(ops::attention)) {
-    if (kernel->device != DeviceKind::cpu || kernel->isa > detect_isa()) continue;
-    const KernelMemory memory(*data, *kernel, data->inputs, *outputs, {});
-    TeamState state(1);
-    Team team(state, 0);
-    kernel->run({}, memory.args(), team);
-    EXPECT_EQ(difference(memory.output(0), want, {0, 0}), "") << kernel->name;
-  }
+  expect_exactly(*data, want);
 }
 
 TEST(Attention, WidensEveryHalfFloatExactly) {
@@ -149,16 +154,7 @@ TEST(Attention, GivesEveryCodeTimesItsScale) {
       want.values.push_back(static_cast<float>(value));
     }
   }
-  const Result<std::vector<HostTensor>> outputs = output_tensors(*data, data->inputs);
-  ASSERT_TRUE(outputs.has_value());
-  for (const Kernel* kernel : kernels_of(ops::attention)) {
-    if (kernel->device != DeviceKind::cpu || kernel->isa > detect_isa()) continue;
-    const KernelMemory memory(*data, *kernel, data->inputs, *outputs, {});
-    TeamState state(1);
-    Team team(state, 0);
-    kernel->run({}, memory.args(), team);
-    EXPECT_EQ(difference(memory.output(0), want, {0, 0}), "") << kernel->name;
-  }
+  expect_exactly(*data, want);
 }
 
 // Two sequences of 2 and 40 queries over 200 and 210 keys, with a window of 50, so that blocks begin and end with tokens that
