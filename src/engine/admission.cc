@@ -23,7 +23,7 @@ Admission::Admission(const runtime::RunnerLimits& runner, const SchedulerLimits&
     : runner_(runner),
       scheduler_(scheduler),
       eos_ids_(eos_ids.begin(), eos_ids.end()),
-      pool_(runner_.groups, max_uncommitted(scheduler, runner)) {}
+      kv_(runner_.groups, max_uncommitted(scheduler, runner)) {}
 
 Status Admission::check(Request& request) const {
   HR_RETURN_IF_ERROR(check_kind(request));
@@ -67,12 +67,12 @@ Status Admission::check_size(Request& request) const {
   }
   const auto needed = static_cast<int32_t>(prompt + request.max_tokens - 1);  // the last token's keys and values are never needed
   const int32_t beams = std::max(1, request.beam.width);
-  if (pool_.can_hold(beams, needed, static_cast<int32_t>(prompt) - 1)) return {};
+  if (kv_.can_hold(beams, needed, static_cast<int32_t>(prompt) - 1)) return {};
   return make_status(Code::resource_exhausted,
                      "prompt of {} tokens with max_tokens {}{} needs {} tokens of KV cache{}, all of it holds {}: lower max_tokens, "
                      "or start with more --kv-tokens",
                      prompt, request.max_tokens, beams > 1 ? fmt::format(" and {} beams", beams) : "", needed,
-                     beams > 1 ? " for each beam" : "", pool_.capacity_tokens());
+                     beams > 1 ? " for each beam" : "", kv_.tokens());
 }
 
 // A beam needs a sequence, and in each step as many candidates as there are beams and ids that could end them.

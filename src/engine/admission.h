@@ -35,7 +35,7 @@ class Admission {
   const runtime::RunnerLimits runner_;
   const SchedulerLimits scheduler_;
   const std::vector<int32_t> eos_ids_;
-  const BlockManager pool_;  // never filled: what fits into an empty one
+  const KvCapacity kv_;
 };
 
 }  // namespace headrace::engine

@@ -18,6 +18,17 @@ int32_t last_node(const Sequence& sequence) {
   return sequence.cache_nodes.empty() ? PrefixCache::kNoNode : sequence.cache_nodes.back();
 }
 
+// The first block that the token at position `num_tokens` and those after it still see.
+int32_t first_live_block(int32_t window, int32_t num_tokens) {
+  return window == 0 ? 0 : std::max(0, num_tokens - window + 1) / kKvBlockTokens;
+}
+
+// The most blocks that a sequence of `num_tokens` holds at once from now on, when `num_computed` of them are computed.
+int32_t blocks_wanted(int32_t window, int32_t num_tokens, int32_t num_computed, int32_t max_uncommitted) {
+  const int32_t live = kv_blocks_for(num_tokens) - first_live_block(window, num_computed);
+  return window == 0 ? live : std::min(live, kv_window_blocks(window, max_uncommitted));
+}
+
 }  // namespace
 
 BlockPool::BlockPool(int32_t num_blocks) : references_(static_cast<size_t>(num_blocks), 0) {
@@ -77,49 +88,41 @@ BlockManager::BlockManager(std::span<const runtime::KvGroupInfo> groups, int32_t
 
 // ---- How much there is
 
-// The first block that the token at position `num_tokens` and those after it still see.
-int32_t BlockManager::first_live_block(const Group& group, int32_t num_tokens) const {
-  return group.window == 0 ? 0 : std::max(0, num_tokens - group.window + 1) / kKvBlockTokens;
-}
-
 int32_t BlockManager::num_available(const Group& group) const {
   return group.pool.num_free() + (group.window == 0 ? cache_.num_idle() : group.num_idle);
-}
-
-// The most blocks that a sequence of `num_tokens` holds at once from now on, when `num_computed` of them are computed.
-int32_t BlockManager::blocks_wanted(const Group& group, int32_t num_tokens, int32_t num_computed) const {
-  const int32_t live = kv_blocks_for(num_tokens) - first_live_block(group, num_computed);
-  return group.window == 0 ? live : std::min(live, kv_window_blocks(group.window, max_uncommitted_));
 }
 
 int32_t BlockManager::num_held(int group, const Sequence& sequence) const {
   if (sequence.block_tables.empty()) return 0;
   const std::vector<int32_t>& table = sequence.block_tables[group];
+  if (pools_[group].window == 0) return static_cast<int32_t>(table.size());
   const auto behind = std::find(table.rbegin(), table.rend(), 0);
   return static_cast<int32_t>(behind - table.rbegin());
 }
 
-int64_t BlockManager::capacity_tokens() const {
+int64_t KvCapacity::tokens() const {
   int64_t tokens = std::numeric_limits<int32_t>::max();
-  for (const Group& group : pools_) {
-    if (group.window > 0 && group.pool.size() >= blocks_wanted(group, std::numeric_limits<int32_t>::max() - kKvBlockTokens, 0)) continue;
-    tokens = std::min(tokens, int64_t{group.pool.size()} * kKvBlockTokens);
+  for (const runtime::KvGroupInfo& group : groups_) {
+    const int32_t blocks = group.num_blocks - 1, window = group.spec.window;
+    if (window > 0 && blocks >= kv_window_blocks(window, max_uncommitted_)) continue;
+    tokens = std::min(tokens, int64_t{blocks} * kKvBlockTokens);
   }
   return tokens;
 }
 
-bool BlockManager::can_hold(int32_t count, int32_t num_tokens, int32_t num_shared) const {
-  return std::ranges::all_of(pools_, [&](const Group& group) {
-    const int64_t shared = group.window == 0 ? num_shared / kKvBlockTokens : 0;
-    const int64_t own = blocks_wanted(group, num_tokens, 0) - shared;
-    return shared + count * own + (count - 1) <= group.pool.size();
+bool KvCapacity::can_hold(int32_t count, int32_t num_tokens, int32_t num_shared) const {
+  return std::ranges::all_of(groups_, [&](const runtime::KvGroupInfo& group) {
+    const int32_t window = group.spec.window;
+    const int64_t shared = window == 0 ? num_shared / kKvBlockTokens : 0;
+    const int64_t own = blocks_wanted(window, num_tokens, 0, max_uncommitted_) - shared;
+    return shared + count * own + (count - 1) <= group.num_blocks - 1;
   });
 }
 
 bool BlockManager::has_room_for(const Sequence& sequence, std::span<const SequencePtr> running) const {
   for (size_t g = 0; g < pools_.size(); ++g) {
     const auto missing = [&](const Sequence& s) {
-      return blocks_wanted(pools_[g], s.num_tokens(), s.num_computed_tokens) - num_held(static_cast<int>(g), s);
+      return blocks_wanted(pools_[g].window, s.num_tokens(), s.num_computed_tokens, max_uncommitted_) - num_held(static_cast<int>(g), s);
     };
     int64_t promised = missing(sequence);
     for (const SequencePtr& other : running) promised += std::max(0, missing(*other)) + 1;
@@ -200,7 +203,7 @@ void BlockManager::share(Sequence& sequence, std::span<const int32_t> nodes) {
   for (size_t g = 0; g < pools_.size(); ++g) {
     std::vector<int32_t>& table = sequence.block_tables[g];
     table.assign(nodes.size(), 0);
-    for (size_t i = static_cast<size_t>(first_live_block(pools_[g], num_tokens)); i < nodes.size(); ++i) {
+    for (size_t i = static_cast<size_t>(first_live_block(pools_[g].window, num_tokens)); i < nodes.size(); ++i) {
       table[i] = cache_.blocks(nodes[i])[g];
       retain_cached(static_cast<int>(g), table[i]);
     }
@@ -225,7 +228,7 @@ void BlockManager::attach_prefix(Sequence& sequence, int32_t max_tokens) {
     for (size_t g = 0; g < pools_.size(); ++g) {
       if (cache_.blocks(node)[g] == 0) last_gap[g] = chain_.size();
       const int32_t tokens = static_cast<int32_t>(chain_.size()) * kKvBlockTokens;
-      complete = complete && last_gap[g] <= static_cast<size_t>(first_live_block(pools_[g], tokens));
+      complete = complete && last_gap[g] <= static_cast<size_t>(first_live_block(pools_[g].window, tokens));
     }
     if (complete) usable = chain_.size();
   }
@@ -238,7 +241,7 @@ bool BlockManager::fork(const Sequence& parent, Sequence& child, int32_t num_tok
   const bool copies = num_tokens % kKvBlockTokens != 0;
   if (pools_.empty() || parent.num_committed_tokens < num_tokens || parent.cache_nodes.size() < full) return false;
   for (size_t g = 0; g < pools_.size(); ++g) {
-    const int32_t first = std::min(first_live_block(pools_[g], static_cast<int32_t>(full) * kKvBlockTokens), static_cast<int32_t>(full));
+    const int32_t first = std::min(first_live_block(pools_[g].window, static_cast<int32_t>(full) * kKvBlockTokens), static_cast<int32_t>(full));
     const auto needed = std::span(parent.block_tables[g]).first(full + (copies ? 1 : 0)).subspan(static_cast<size_t>(first));
     if (std::ranges::find(needed, 0) != needed.end()) return false;  // the parent has left it behind its window
     if (copies && num_available(pools_[g]) == 0) return false;
@@ -318,7 +321,7 @@ bool BlockManager::cache_block(Sequence& sequence) {
 void BlockManager::release_behind_window(Sequence& sequence) {
   for (size_t g = 0; g < pools_.size(); ++g) {
     std::vector<int32_t>& table = sequence.block_tables[g];
-    for (int32_t i = first_live_block(pools_[g], sequence.num_committed_tokens) - 1; i >= 0 && table[i] != 0; --i) {
+    for (int32_t i = first_live_block(pools_[g].window, sequence.num_committed_tokens) - 1; i >= 0 && table[i] != 0; --i) {
       const bool cached = static_cast<size_t>(i) < sequence.cache_nodes.size();
       release(static_cast<int>(g), std::exchange(table[i], 0), cached ? sequence.cache_nodes[i] : PrefixCache::kNoNode);
     }
@@ -392,7 +395,7 @@ Status BlockManager::check(std::span<const SequencePtr> sequences) const {
     const std::vector<int32_t> in_cache = counted;
     for (const SequencePtr& sequence : sequences) {
       const std::vector<int32_t>& table = sequence->block_tables[g];
-      const int32_t live = first_live_block(group, sequence->num_committed_tokens);
+      const int32_t live = first_live_block(group.window, sequence->num_committed_tokens);
       for (size_t i = 0; i < table.size(); ++i) {
         if (table[i] == 0 && static_cast<int32_t>(i) < live) continue;
         ++counted[table[i]];

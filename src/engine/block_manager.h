@@ -43,17 +43,29 @@ class BlockPool {
   std::vector<int32_t> free_;
 };
 
+// What fits into empty pools of these groups. Immutable.
+class KvCapacity {
+ public:
+  // `max_uncommitted`: as BlockManager's.
+  KvCapacity(std::span<const runtime::KvGroupInfo> groups, int32_t max_uncommitted)
+      : groups_(groups.begin(), groups.end()), max_uncommitted_(max_uncommitted) {}
+  // The most tokens that one sequence can have.
+  int64_t tokens() const;
+  // Whether `count` sequences of `num_tokens`, of which they share the first `num_shared`, fit, and a block more for each but one: so
+  // much BlockManager::has_room_for wants.
+  bool can_hold(int32_t count, int32_t num_tokens, int32_t num_shared) const;
+
+ private:
+  const std::vector<runtime::KvGroupInfo> groups_;
+  const int32_t max_uncommitted_;
+};
+
 class BlockManager {
  public:
   // `max_uncommitted`: so many tokens of a sequence are computed at most and not yet committed: those of all steps in flight.
   BlockManager(std::span<const runtime::KvGroupInfo> groups, int32_t max_uncommitted, PrefixCache::Hash hash = PrefixCache::chain_hash);
 
   int num_groups() const { return static_cast<int>(pools_.size()); }
-  // The most tokens that one sequence can have.
-  int64_t capacity_tokens() const;
-  // Whether `count` sequences of `num_tokens`, of which they share the first `num_shared`, fit into the empty pools, and a block more
-  // for each but one: so much has_room_for() wants.
-  bool can_hold(int32_t count, int32_t num_tokens, int32_t num_shared) const;
   // Whether all tokens of `sequence` fit beside those of `running` and one block more for each of these, cached blocks given up.
   bool has_room_for(const Sequence& sequence, std::span<const SequencePtr> running) const;
 
@@ -103,9 +115,7 @@ class BlockManager {
     std::deque<IdleBlock> idle;      // in order of release; entries whose stamp is not their block's do not count
     std::vector<uint64_t> stamps{};  // [block], of its last release
   };
-  int32_t first_live_block(const Group& group, int32_t num_tokens) const;
   int32_t num_available(const Group& group) const;
-  int32_t blocks_wanted(const Group& group, int32_t num_tokens, int32_t num_computed) const;
   int32_t num_held(int group, const Sequence& sequence) const;
   bool is_idle(const Group& group, const IdleBlock& entry) const;
   void retain_cached(int group, int32_t block);

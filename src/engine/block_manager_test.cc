@@ -43,7 +43,7 @@ TEST(BlockManager, HandsOutEveryBlockButBlockZero) {
   BlockManager blocks(groups({5}), 64);
   const SequencePtr s = sequence(1);
   blocks.attach_prefix(*s, kAll);
-  EXPECT_EQ(blocks.capacity_tokens(), 64);
+  EXPECT_EQ(KvCapacity(groups({5}), 64).tokens(), 64);
   EXPECT_TRUE(blocks.grow(*s, 64));
   EXPECT_THAT(s->block_tables[0], ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(available(blocks), 0);
@@ -57,7 +57,7 @@ TEST(BlockManager, AGrowthThatDoesNotFitChangesNothing) {
   BlockManager blocks(groups({5, 3}), 64);
   const SequencePtr s = sequence(1);
   blocks.attach_prefix(*s, kAll);
-  EXPECT_EQ(blocks.capacity_tokens(), 32);
+  EXPECT_EQ(KvCapacity(groups({5, 3}), 64).tokens(), 32);
   EXPECT_FALSE(blocks.grow(*s, 33)) << "the second group has two blocks";
   EXPECT_TRUE(s->block_tables[0].empty());
   EXPECT_EQ(blocks.num_blocks_used(), 0);
@@ -224,17 +224,17 @@ TEST(BlockManager, AForkSharesFullBlocksAndCopiesTheRest) {
 }
 
 TEST(BlockManager, SaysHowManySequencesFit) {
-  const BlockManager blocks(groups({11}), 64);
+  const KvCapacity blocks(groups({11}), 64);
   EXPECT_TRUE(blocks.can_hold(1, 160, 0));
   EXPECT_FALSE(blocks.can_hold(1, 161, 0));
   // Two of 6 blocks that share 3 take 3 + 2 * 3 and one to spare.
   EXPECT_TRUE(blocks.can_hold(2, 96, 48));
   EXPECT_FALSE(blocks.can_hold(2, 97, 48));
   // Behind a window a sequence holds window and step at most: 20 + 64 tokens and a block that is cut.
-  const BlockManager windowed(with_window(1000, 20, 8), 64);
-  EXPECT_EQ(windowed.capacity_tokens(), 999 * 16);
-  const BlockManager scarce(with_window(1000, 20, 7), 64);
-  EXPECT_EQ(scarce.capacity_tokens(), 6 * 16);
+  const KvCapacity windowed(with_window(1000, 20, 8), 64);
+  EXPECT_EQ(windowed.tokens(), 999 * 16);
+  const KvCapacity scarce(with_window(1000, 20, 7), 64);
+  EXPECT_EQ(scarce.tokens(), 6 * 16);
 }
 
 TEST(BlockManager, NodesDoNotOutnumberBlocksWhereEveryGroupHasAWindow) {

@@ -26,6 +26,7 @@ class Simulation {
       : options_(options),
         random_(options.seed),
         runner_(options.model),
+        capacity_(runner_.limits().groups, options.limits.max_batched_tokens),
         blocks_(runner_.limits().groups, options.limits.max_batched_tokens, options.weak_hash ? weak_hash : PrefixCache::chain_hash),
         scheduler_(blocks_, options.limits) {}
 
@@ -84,7 +85,7 @@ class Simulation {
     Sequence asked;
     asked.rank = {.priority = uniform(0, options_.priorities - 1), .request = next_request_++};
     asked.num_prompt_tokens = static_cast<int32_t>(prompt.size());
-    const int64_t room = blocks_.capacity_tokens() - asked.num_prompt_tokens + 1;
+    const int64_t room = capacity_.tokens() - asked.num_prompt_tokens + 1;
     asked.max_tokens = static_cast<int32_t>(std::min<int64_t>(uniform(1, options_.max_answer), room));
     if (asked.max_tokens < 1) return;
     asked.sampling.temperature = chance(0.5) ? 0.0f : 0.5f + 0.1f * static_cast<float>(uniform(0, 9));
@@ -188,6 +189,7 @@ class Simulation {
   const SimulationOptions options_;
   std::mt19937_64 random_;
   FakeRunner runner_;
+  const engine::KvCapacity capacity_;
   engine::BlockManager blocks_;
   engine::Scheduler scheduler_;
   engine::StepBuilder builder_;
