@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <tuple>
 
 #include "onnx/op.h"
 
@@ -84,7 +86,9 @@ class Names {
 
 class Preparation {
  public:
-  explicit Preparation(const Model& model) : model_(model) {}
+  explicit Preparation(const Model& model) {
+    for (const Function& function : model.functions) functions_.emplace(std::tie(function.domain, function.name, function.overload), &function);
+  }
 
   Status graph(const Graph& graph, const std::map<std::string, int64_t>& opsets, const Names* outer, int depth, Body& body);
 
@@ -95,7 +99,8 @@ class Preparation {
   Status outputs(std::span<const std::string> wanted, const Names& names, Body& body);
   const Function* find_function(const Node& node) const;
 
-  const Model& model_;
+  using FunctionName = std::tuple<std::string_view, std::string_view, std::string_view>;  // domain, name, overload
+  std::map<FunctionName, const Function*> functions_;
   int64_t num_nodes_ = 0;
 };
 
@@ -219,10 +224,8 @@ Status Preparation::outputs(std::span<const std::string> wanted, const Names& na
 }
 
 const Function* Preparation::find_function(const Node& node) const {
-  const auto found = std::ranges::find_if(model_.functions, [&](const Function& function) {
-    return function.name == node.op && function.domain == node.domain && function.overload == node.overload;
-  });
-  return found == model_.functions.end() ? nullptr : &*found;
+  const auto found = functions_.find(std::tie(node.domain, node.op, node.overload));
+  return found == functions_.end() ? nullptr : found->second;
 }
 
 // ---- running

@@ -47,8 +47,8 @@ std::span<const OpRow* const> all_ops() {
 
 const OpRow* find_op(std::string_view name, int64_t opset) {
   const OpRow* best = nullptr;
-  for (const OpRow* row : all_ops()) {
-    if (row->name == name && row->since <= opset) best = row;  // rising in opset
+  for (const OpRow* row : std::ranges::equal_range(all_ops(), name, {}, &OpRow::name)) {
+    if (row->since <= opset) best = row;  // rising in opset
   }
   return best;
 }
