@@ -55,7 +55,6 @@ class Checker {
   const Model& model_;
   std::map<std::tuple<std::string_view, std::string_view, std::string_view>, const Function*> functions_;  // domain, name, overload
   std::map<const Function*, Cost> costs_;
-  std::set<std::pair<std::string_view, int64_t>> known_ops_;
 };
 
 const Function* Checker::find_function(const Node& node) const {
@@ -72,12 +71,8 @@ Status Checker::check_operator(const Node& node, const Opsets& opsets) {
   if (!node.domain.empty()) {
     return make_status(Code::unsupported, "no operator {}.{}", shown_name(node.domain), shown_name(node.op));
   }
-  if (known_ops_.contains({node.op, opset->second})) return {};
-  if (find_op(node.op, opset->second) == nullptr) {
-    return make_status(Code::unsupported, "no operator {} in opset {}", shown_name(node.op), opset->second);
-  }
-  known_ops_.emplace(node.op, opset->second);
-  return {};
+  if (find_op(node.op, opset->second) != nullptr) return {};
+  return make_status(Code::unsupported, "no operator {} in opset {}", shown_name(node.op), opset->second);
 }
 
 Status Checker::check_reference(const Attribute& attribute, const Function* function) {
