@@ -8,11 +8,16 @@ namespace headrace::onnx {
 
 Result<Session> Session::load(const std::string& path, const Options& options) {
   HR_ASSIGN_OR_RETURN(Model model, read_model(path));
-  return Session(std::move(model), options);
+  return make(std::move(model), options);
+}
+
+Result<Session> Session::make(Model model, const Options& options) {
+  HR_ASSIGN_OR_RETURN(Interpreter interpreter, Interpreter::make(std::make_shared<const Model>(std::move(model))));
+  return Session(std::move(interpreter), options);
 }
 
 Result<std::map<std::string, Value>> Session::run(const std::map<std::string, Value>& inputs) const {
-  return interpret(*model_, inputs, options_.limits);
+  return interpreter_->run(inputs, options_.limits);
 }
 
 std::string describe(const Type& type) {

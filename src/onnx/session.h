@@ -17,21 +17,24 @@ class Session {
     RunLimits limits;  // of each run
   };
 
-  // Errors: those of read_model.
+  // Errors: those of read_model and Interpreter::make.
   static Result<Session> load(const std::string& path, const Options& options);
-  Session(Model model, const Options& options) : model_(std::make_shared<const Model>(std::move(model))), options_(options) {}
+  static Result<Session> make(Model model, const Options& options);
 
-  const Model& model() const { return *model_; }
+  const Model& model() const { return interpreter_->model(); }
   // In the order of the file.
-  const std::vector<ValueInfo>& inputs() const { return model_->graph.inputs; }
-  const std::vector<ValueInfo>& outputs() const { return model_->graph.outputs; }
-  bool may_be_left_out(const ValueInfo& input) const { return model_->graph.initializers.contains(input.name); }
+  const std::vector<ValueInfo>& inputs() const { return model().graph.inputs; }
+  const std::vector<ValueInfo>& outputs() const { return model().graph.outputs; }
+  bool may_be_left_out(const ValueInfo& input) const { return model().graph.initializers.contains(input.name); }
 
-  // Outputs by name. Errors: those of interpret().
+  // Outputs by name. Errors: those of Interpreter::run.
   Result<std::map<std::string, Value>> run(const std::map<std::string, Value>& inputs) const;
 
  private:
-  std::shared_ptr<const Model> model_;
+  Session(Interpreter interpreter, const Options& options)
+      : interpreter_(std::make_shared<const Interpreter>(std::move(interpreter))), options_(options) {}
+
+  std::shared_ptr<const Interpreter> interpreter_;  // prepared once
   Options options_;
 };
 

@@ -18,7 +18,7 @@ Model echo() {
 }
 
 TEST(Session, RunsInManyThreadsAtOnce) {
-  const Session session(echo(), {});
+  const Session session = Session::make(echo(), {}).value();
   std::vector<std::thread> threads;
   std::vector<int> right(4);
   for (int64_t t = 0; t < 4; ++t) {
@@ -34,7 +34,7 @@ TEST(Session, RunsInManyThreadsAtOnce) {
 }
 
 TEST(Session, SaysWhatItsInputsAre) {
-  const Session session(echo(), {});
+  const Session session = Session::make(echo(), {}).value();
   EXPECT_EQ(describe(session.inputs()[0].type), "i64 [n]");
   EXPECT_EQ(describe(session.inputs()[1].type), "unknown");
   EXPECT_FALSE(session.may_be_left_out(session.inputs()[0]));
