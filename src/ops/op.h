@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -106,17 +107,41 @@ struct Arg {
   KvView kv;
 };
 
+// What a kernel keeps for one node at fixed sizes from run to run: descriptors, packed constants. Made by Kernel::prepare; a run reads it.
+class KernelState {
+ public:
+  virtual ~KernelState() = default;
+};
+
 struct NodeArgs {
   std::span<const Arg> inputs;
   std::span<const Arg> outputs;
   const Attrs& attrs;
-  std::byte* scratch = nullptr;  // scratch_bytes() long, 64-byte aligned, shared by the team
+  std::byte* scratch = nullptr;        // scratch_bytes() long, 64-byte aligned, shared by the team
+  const KernelState* state = nullptr;  // of kernels that prepare
+  int32_t node = -1;                   // whose error it is
+};
+
+// What only the data shows: an index outside its axis, an operator on the host that fails. A kernel that reports goes on without
+// touching memory that is not its own; the step's results are then void. The first report is kept. Thread-safe.
+class StepErrors {
+ public:
+  void out_of_range(int32_t node, int64_t got, int64_t low, int64_t high);  // want low <= got < high
+  void fail(int32_t node, Status status);
+  // The first error, or ok, and forgets it.
+  Status take(int32_t* node);
+
+ private:
+  std::mutex mutex_;
+  Status first_;      // guarded by mutex_
+  int32_t node_ = -1;
 };
 
 // What a kernel may know about the step beyond its arguments: nothing that changes results.
 struct StepContext {
   uint64_t step = 0;
-  void* stream = nullptr;  // where a device kernel launches (cudaStream_t); null on the CPU
+  void* stream = nullptr;        // where a device kernel launches (cudaStream_t); null on the CPU
+  StepErrors* errors = nullptr;  // null where no node of the program can fail
 };
 
 // A node's types with sizes: what cost() and scratch_bytes() look at.
@@ -125,6 +150,25 @@ struct NodeSizes {
   std::span<const ValueType> outputs;
   const Attrs& attrs;
   const Bindings& bindings;
+};
+
+// Packed forms of constants, kept by whoever runs several programs over the same constants (one plan for each input shape), so that a
+// constant is packed once. Thread-safe.
+class PackedConstants {
+ public:
+  virtual ~PackedConstants() = default;
+  // The bytes kept for (constant, form), made by `pack` at the first call: it fills `bytes` bytes, 64-byte aligned. `form` says all that
+  // the packed bytes depend on. Errors: resource_exhausted.
+  virtual Result<std::shared_ptr<const std::byte[]>> get(const std::byte* constant, std::string form, uint64_t bytes,
+                                                         const std::function<void(std::byte*)>& pack) = 0;
+};
+
+// What prepare() sees of a node.
+struct NodeSetup {
+  NodeSizes sizes;
+  std::span<const std::byte* const> constants;  // by input: the bytes of a constant, null for every other input
+  int threads = 1;
+  PackedConstants& packed;
 };
 
 struct Op;
@@ -144,6 +188,11 @@ struct Kernel {
   bool (*supports)(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) = nullptr;
   // Upper bound for the sizes given; null: none.
   size_t (*scratch_bytes)(const NodeSizes& sizes, int team_size) = nullptr;
+  // What run() finds in args.state, for the sizes of a bucket; null: nothing. A constant that it has packed is not read by run().
+  // Errors: resource_exhausted, internal.
+  Result<std::shared_ptr<const KernelState>> (*prepare)(const NodeSetup& setup) = nullptr;
+  // Run by the calling thread, with a team of one, while the team rests: libraries with threads of their own, operators on the host.
+  bool outside_team = false;
   // Runs on every member of the team. Sizes come from the views: a row count of 0 is valid. No allocation, no errors.
   void (*run)(const StepContext& step, const NodeArgs& args, Team& team) = nullptr;
 
