@@ -92,7 +92,7 @@ Status check_same_program(const Graph& source, const Graph& written) {
   for (const Value& value : source.values) {
     if (value.role != ValueRole::constant && value.role != ValueRole::state) continue;
     const ValueId id = written.find(value.name);
-    const bool same = id != kNone && (value.role == ValueRole::constant ? close(value.constant, written.values[id].constant)
+    const bool same = id != kNone && (value.role == ValueRole::constant ? close(constant_values(value), constant_values(written.values[id]))
                                                                         : value.type == written.values[id].type);
     if (!same) return differs(value.name, "that of the source", "another");
   }
@@ -114,7 +114,7 @@ Result<std::vector<float>> rope_factors(const io::ModelSource& source, const Gra
   HR_ASSIGN_OR_RETURN(const Graph unscaled, program_of(source, plain));
   const ValueId id = program.find("inv_freq"), plain_id = unscaled.find("inv_freq");
   if (id == kNone || plain_id == kNone) return error(Code::unsupported, "rope_type llama3 in a family with two rotations");
-  const std::vector<double>&scaled = program.values[id].constant, &base = unscaled.values[plain_id].constant;
+  const std::vector<double> scaled = constant_values(program.values[id]), base = constant_values(unscaled.values[plain_id]);
   for (size_t i = 0; i < scaled.size(); ++i) factors.push_back(static_cast<float>(base[i] / scaled[i]));
   return factors;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "core/half.h"
 
 namespace headrace {
 namespace {
@@ -25,7 +26,48 @@ std::string type_text(const ValueType& type, std::span<const std::string> symbol
   return "?";
 }
 
+// f(T()) with the C++ type of a number of one part; false for every other dtype.
+template <class F>
+bool with_number(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f(float()), true;
+    case DType::f16: return f(f16()), true;
+    case DType::bf16: return f(bf16()), true;
+    case DType::f64: return f(double()), true;
+    case DType::i8: return f(int8_t()), true;
+    case DType::u8: return f(uint8_t()), true;
+    case DType::i16: return f(int16_t()), true;
+    case DType::u16: return f(uint16_t()), true;
+    case DType::i32: return f(int32_t()), true;
+    case DType::u32: return f(uint32_t()), true;
+    case DType::i64: return f(int64_t()), true;
+    case DType::u64: return f(uint64_t()), true;
+    case DType::boolean: return f(bool()), true;
+    default: return false;
+  }
+}
+
+template <class T>
+T from_double(double x) {
+  if constexpr (std::is_same_v<T, f16>) return to_f16(static_cast<float>(x));
+  else if constexpr (std::is_same_v<T, bf16>) return to_bf16(static_cast<float>(x));
+  else return static_cast<T>(x);
+}
+template <class T>
+double to_double(T x) {
+  if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) return static_cast<double>(to_float(x));
+  else return static_cast<double>(x);
+}
+
 }  // namespace
+
+std::vector<double> constant_values(const Value& constant) {
+  std::vector<double> values;
+  with_number(constant.type.dtype, [&]<class T>(const T&) {
+    for (const T x : constant.constant<T>()) values.push_back(to_double(x));
+  });
+  return values;
+}
 
 std::string WeightRecipe::describe() const {
   std::string text;
@@ -39,28 +81,37 @@ std::string WeightRecipe::describe() const {
 }
 
 ValueId Graph::add_input(std::string name, DType dtype, Shape shape) {
-  values.push_back({std::move(name), ValueRole::input, ValueType::tensor(dtype, shape), kNone, {}, kNone, {}});
+  values.push_back({std::move(name), ValueRole::input, ValueType::tensor(dtype, shape), kNone, {}, kNone, nullptr});
   return static_cast<ValueId>(values.size() - 1);
 }
 
 ValueId Graph::add_weight(std::string name, Format format, Shape shape, WeightRecipe recipe) {
   values.push_back(
-      {std::move(name), ValueRole::weight, ValueType::weight(format, shape), kNone, std::move(recipe), kNone, {}});
+      {std::move(name), ValueRole::weight, ValueType::weight(format, shape), kNone, std::move(recipe), kNone, nullptr});
   return static_cast<ValueId>(values.size() - 1);
 }
 
 ValueId Graph::add_state(std::string name, ValueType type, int32_t layer) {
-  values.push_back({std::move(name), ValueRole::state, std::move(type), kNone, {}, layer, {}});
+  values.push_back({std::move(name), ValueRole::state, std::move(type), kNone, {}, layer, nullptr});
   return static_cast<ValueId>(values.size() - 1);
 }
 
-ValueId Graph::add_constant(std::string name, DType dtype, std::vector<int64_t> dims, std::vector<double> data) {
-  CHECK(dtype == DType::f32 || dtype == DType::i32);
+ValueId Graph::add_constant(std::string name, DType dtype, std::vector<int64_t> dims, const std::vector<double>& data) {
   CHECK(count_of(dims) == static_cast<int64_t>(data.size()));
   Shape shape;
   for (const int64_t dim : dims) shape.push_back(dim);
-  values.push_back(
-      {std::move(name), ValueRole::constant, ValueType::tensor(dtype, shape), kNone, {}, kNone, std::move(data)});
+  const std::shared_ptr<std::byte[]> bytes(new std::byte[std::max<size_t>(1, data.size() * dtype_bytes(dtype))]);  // aligned by new
+  const bool stored = with_number(dtype, [&]<class T>(const T&) {
+    T* to = reinterpret_cast<T*>(bytes.get());
+    for (size_t i = 0; i < data.size(); ++i) to[i] = from_double<T>(data[i]);
+  });
+  CHECK(stored);
+  return add_constant_bytes(std::move(name), dtype, shape, bytes);
+}
+
+ValueId Graph::add_constant_bytes(std::string name, DType dtype, Shape shape, std::shared_ptr<const std::byte[]> bytes) {
+  CHECK(bytes != nullptr);
+  values.push_back({std::move(name), ValueRole::constant, ValueType::tensor(dtype, shape), kNone, {}, kNone, std::move(bytes)});
   return static_cast<ValueId>(values.size() - 1);
 }
 
@@ -86,7 +137,7 @@ Result<std::vector<ValueId>> Graph::insert_node(NodeId at, const Op& op, Attrs a
   }
   for (size_t index = 0; index < types->size(); ++index) {
     std::string value_name = index == 0 ? node.name : fmt::format("{}.{}", node.name, index);
-    values.push_back({std::move(value_name), ValueRole::computed, std::move((*types)[index]), at, {}, kNone, {}});
+    values.push_back({std::move(value_name), ValueRole::computed, std::move((*types)[index]), at, {}, kNone, nullptr});
     node.outputs.push_back(static_cast<ValueId>(values.size() - 1));
   }
   std::vector<ValueId> outputs_of_node = node.outputs;

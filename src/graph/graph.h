@@ -3,7 +3,9 @@
 // holds no weight bytes: a weight value carries the recipe by which runtime's WeightStore makes it. Not thread-safe while
 // it is built or rewritten; immutable and shared afterwards.
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,7 +42,7 @@ enum class ValueRole : uint8_t {
   input,     // bound per step: a field of the step plan, or a named input
   weight,    // from the WeightStore
   state,     // lives from step to step: KV layers, last sampled tokens
-  constant,  // small host data held by the graph (f32 or i32)
+  constant,  // data held by the graph
 };
 
 struct Value {
@@ -50,8 +52,18 @@ struct Value {
   NodeId producer = kNone;  // computed values
   WeightRecipe recipe;      // weights
   int32_t layer = kNone;    // kv states: the model layer
-  std::vector<double> constant;
+  std::shared_ptr<const std::byte[]> bytes;  // constants: packed elements of type.dtype, shared and immutable
+
+  // A constant's elements. T is the dtype's C++ type.
+  template <class T>
+  std::span<const T> constant() const {
+    CHECK(role == ValueRole::constant && sizeof(T) == dtype_bytes(type.dtype));
+    return {reinterpret_cast<const T*>(bytes.get()), static_cast<size_t>(type.shape.elements(Bindings()))};
+  }
 };
+
+// A constant's elements as doubles, exactly but for integers beyond 2^53. Empty for dtypes that are not numbers of one part (complex).
+std::vector<double> constant_values(const Value& constant);
 
 struct Node {
   const Op* op = nullptr;
@@ -77,7 +89,10 @@ class Graph {
   ValueId add_input(std::string name, DType dtype, Shape shape);
   ValueId add_weight(std::string name, Format format, Shape shape, WeightRecipe recipe);
   ValueId add_state(std::string name, ValueType type, int32_t layer = kNone);
-  ValueId add_constant(std::string name, DType dtype, std::vector<int64_t> dims, std::vector<double> data);
+  // `data` is rounded to the dtype: f32, f16, bf16, f64, i8, u8, i32, i64 or boolean.
+  ValueId add_constant(std::string name, DType dtype, std::vector<int64_t> dims, const std::vector<double>& data);
+  // `bytes` holds the packed elements; any dtype with bytes.
+  ValueId add_constant_bytes(std::string name, DType dtype, Shape shape, std::shared_ptr<const std::byte[]> bytes);
   // Appends a node; its outputs are inferred. Errors: what infer() reports, with the node's name.
   Result<std::vector<ValueId>> add_node(const Op& op, Attrs attrs, std::vector<ValueId> inputs, std::string name);
   // Inserts before node `at` (passes use it); the same otherwise. Node ids from `at` on move up by one.

@@ -35,7 +35,7 @@ HostTensor copy_window(const Node& node, const HostTensor& input, HostTensor out
 
 HostValue constant_on_host(const Value& constant) {
   HostValue host;
-  host.tensor = {constant.type.dtype, dims_of(constant.type.shape, Bindings()), constant.constant};
+  host.tensor = {constant.type.dtype, dims_of(constant.type.shape, Bindings()), constant_values(constant)};
   return host;
 }
 

@@ -27,7 +27,7 @@ Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)), 
   if (dtype == DType::string) {
     strings_ = std::make_shared<std::vector<std::string>>(static_cast<size_t>(elements_));
   } else {
-    bytes_ = std::make_shared<std::byte[]>(static_cast<size_t>(bytes()));
+    bytes_ = std::shared_ptr<std::byte[]>(new std::byte[static_cast<size_t>(bytes())]());  // aligned for every type
   }
 }
 

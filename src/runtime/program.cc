@@ -16,13 +16,13 @@ constexpr double kAloneBytes = 32 << 10, kAloneFlops = 64 << 10;
 Result<std::unique_ptr<Program>> Program::create(Graph graph, const KernelTarget& target, int team_size) {
   std::unique_ptr<Program> program(new Program(std::move(graph), target, team_size));
   HR_RETURN_IF_ERROR(program->choose_kernels());
-  HR_RETURN_IF_ERROR(program->place_constants());
   program->args_.resize(program->graph_.values.size());
   for (size_t id = 0; id < program->graph_.values.size(); ++id) {
     const Value& value = program->graph_.values[id];
     if (value.role != ValueRole::constant) continue;
-    program->args_[id].tensor =
-        contiguous_view(program->constants_[id].data(), value.type.dtype, value.type.shape, Bindings());
+    // Kernels read constants through the same views as everything else; none writes one.
+    void* bytes = const_cast<std::byte*>(value.bytes.get());  // NOLINT
+    program->args_[id].tensor = contiguous_view(bytes, value.type.dtype, value.type.shape, Bindings());
   }
   return program;
 }
@@ -35,27 +35,6 @@ Status Program::choose_kernels() {
     auto kernel = select_kernel(*node.op, graph_.input_types(node), graph_.output_types(node), node.attrs, target_);
     if (!kernel) return kernel.error().with_context(node.name);
     kernels_[id] = *kernel;
-  }
-  return Status();
-}
-
-Status Program::place_constants() {
-  constants_.resize(graph_.values.size());
-  for (size_t id = 0; id < graph_.values.size(); ++id) {
-    const Value& value = graph_.values[id];
-    if (value.role != ValueRole::constant) continue;
-    constants_[id].resize(value.constant.size());
-    for (size_t i = 0; i < value.constant.size(); ++i) {
-      if (value.type.dtype == DType::f32) {
-        constants_[id][i] = static_cast<float>(value.constant[i]);
-      } else if (value.type.dtype == DType::i32) {
-        const int32_t number = static_cast<int32_t>(value.constant[i]);
-        std::memcpy(&constants_[id][i], &number, sizeof number);
-      } else {
-        return make_status(Code::internal, "constant {}: dtype {} has no storage", value.name,
-                           dtype_name(value.type.dtype));
-      }
-    }
   }
   return Status();
 }

@@ -58,7 +58,6 @@ class Program {
     MemoryPlan memory;
   };
   Status choose_kernels();
-  Status place_constants();
   const BucketPlan& bucket_plan(const Bindings& bucket);
   std::vector<Stage> make_stages(const Bindings& bucket, std::vector<int32_t>& stage_of_node) const;
   void resolve(const MemoryPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs);
@@ -73,7 +72,6 @@ class Program {
   KernelTarget target_;
   int team_size_;
   std::vector<const Kernel*> kernels_;
-  std::vector<std::vector<float>> constants_;  // bytes of constant values, by value id
   std::vector<std::unique_ptr<BucketPlan>> plans_;
   std::byte* arena_ = nullptr;
   int64_t arena_bytes_ = 0;
