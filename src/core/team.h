@@ -65,4 +65,8 @@ class Team {
   int rank_;
 };
 
+// How a library with threads of its own lends them: calls work(context, rank) for every rank below `size`, each on a thread of its own, and
+// returns when all have ended. Null: the process's own team.
+using LentThreads = void (*)(int size, void (*work)(void* context, int rank), void* context);
+
 }  // namespace headrace

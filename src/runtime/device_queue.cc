@@ -19,4 +19,20 @@ Result<std::shared_ptr<DeviceQueue>> DeviceQueue::cpu(int threads, uint64_t memo
   return queue;
 }
 
+void DeviceQueue::Turn::run(const std::function<void(Team&)>& work, LentThreads lent) {
+  if (lent == nullptr) return queue_.team_.run(work);
+  struct Context {
+    const std::function<void(Team&)>& work;
+    TeamState state;
+  } context{work, TeamState(queue_.threads())};
+  lent(
+      queue_.threads(),
+      [](void* at, int rank) {
+        auto& shared = *static_cast<Context*>(at);
+        Team self(shared.state, rank);
+        shared.work(self);
+      },
+      &context);
+}
+
 }  // namespace headrace::runtime

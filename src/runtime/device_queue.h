@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "core/device.h"
 #include "core/memory_ledger.h"
+#include "core/team.h"
 #include "runtime/thread_team.h"
 
 namespace headrace::runtime {
@@ -25,11 +26,23 @@ class DeviceQueue {
   int threads() const { return team_.size(); }
   MemoryLedger& ledger() { return ledger_; }
 
-  // Waits for its turn, runs `work` on every thread of the team, returns when all are done.
-  void run(const std::function<void(Team&)>& work) {
-    const std::lock_guard lease(mutex_);
-    team_.run(work);
-  }
+  // One's turn: while it lives nothing else runs on the device.
+  class Turn {
+   public:
+    // Runs `work` on every thread of the team (`lent`: on as many of a library's, so that two sets of threads do not spin beside each
+    // other) and returns when all are done.
+    void run(const std::function<void(Team&)>& work, LentThreads lent = nullptr);
+
+   private:
+    friend class DeviceQueue;
+    explicit Turn(DeviceQueue& queue) : queue_(queue), lock_(queue.mutex_) {}
+    DeviceQueue& queue_;
+    std::unique_lock<std::mutex> lock_;
+  };
+  // Waits for it.
+  Turn turn() { return Turn(*this); }
+  // A turn of one piece of work.
+  void run(const std::function<void(Team&)>& work) { turn().run(work); }
 
  private:
   std::mutex mutex_;

@@ -35,6 +35,7 @@ Status Program::choose_kernels() {
     auto kernel = select_kernel(*node.op, graph_.input_types(node), graph_.output_types(node), node.attrs, target_);
     if (!kernel) return kernel.error().with_context(node.name);
     kernels_[id] = *kernel;
+    prepares_ = prepares_ || (*kernel)->prepare != nullptr;
   }
   return Status();
 }
@@ -76,7 +77,7 @@ void Program::bind_arena(std::byte* arena, int64_t bytes) {
   arena_bytes_ = bytes;
 }
 
-const Program::BucketPlan& Program::bucket_plan(const Bindings& bucket) {
+Program::BucketPlan& Program::bucket_plan(const Bindings& bucket) {
   for (const auto& plan : plans_) {
     if (plan->bucket == bucket) return *plan;
   }
@@ -92,17 +93,42 @@ const Program::BucketPlan& Program::bucket_plan(const Bindings& bucket) {
   std::vector<int32_t> stage_of_node;
   std::vector<Stage> stages = make_stages(bucket, stage_of_node);
   MemoryPlan memory = plan_memory(graph_, bucket, scratch, stage_of_node);
-  plans_.push_back(std::make_unique<BucketPlan>(BucketPlan{bucket, std::move(stages), std::move(memory)}));
+  plans_.push_back(std::make_unique<BucketPlan>(BucketPlan{bucket, std::move(stages), std::move(memory), {}, false}));
+  plans_.back()->states.resize(graph_.nodes.size());
   return *plans_.back();
+}
+
+Status Program::prepare(const Bindings& bucket, PackedConstants& packed) {
+  BucketPlan& plan = bucket_plan(bucket);
+  for (size_t id = 0; id < graph_.nodes.size() && !plan.prepared; ++id) {
+    const Node& node = graph_.nodes[id];
+    if (kernels_[id] == nullptr || kernels_[id]->prepare == nullptr) continue;
+    std::vector<const std::byte*> constants;
+    for (const ValueId input : node.inputs) constants.push_back(input == kNone ? nullptr : graph_.values[input].bytes.get());
+    const std::vector<ValueType> inputs = graph_.input_types(node), outputs = graph_.output_types(node);
+    auto state = kernels_[id]->prepare({{inputs, outputs, node.attrs, bucket}, constants, team_size_, packed});
+    if (!state) return state.error().with_context(node.name);
+    plan.states[id] = *std::move(state);
+  }
+  plan.prepared = true;
+  return {};
 }
 
 // A node so small that a barrier costs as much runs alone; nodes by rows of one count follow each other. A decode step of
 // SmolLM2 so waits five times a layer, not fifteen.
 std::vector<Program::Stage> Program::make_stages(const Bindings& bucket, std::vector<int32_t>& stage_of_node) const {
   std::vector<Stage> stages = {{0, 0, 0}};
+  const auto open_stage = [&] { stages.push_back({stages.back().end, stages.back().end, stages.back().end}); };
   const Node* last_by_rows = nullptr;  // the last call of all members, where it may be followed without a barrier
   for (size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (kernels_[id] != nullptr) {
+    if (kernels_[id] != nullptr && kernels_[id]->outside_team) {
+      if (stages.back().end > stages.back().begin) open_stage();
+      ++stages.back().alone;
+      ++stages.back().end;
+      stages.back().outside = true;
+      last_by_rows = nullptr;
+    } else if (kernels_[id] != nullptr) {
+      if (stages.back().outside) open_stage();
       const Node& node = graph_.nodes[id];
       const std::vector<ValueType> inputs = graph_.input_types(node);
       const std::vector<ValueType> outputs = graph_.output_types(node);
@@ -112,7 +138,7 @@ std::vector<Program::Stage> Program::make_stages(const Bindings& bucket, std::ve
       } else {
         const bool follows = last_by_rows != nullptr && stages.back().alone == stages.back().end && kernels_[id]->by_rows &&
                              graph_.output_types(*last_by_rows)[0].shape[0] == outputs[0].shape[0];
-        if (!follows && stages.back().end > 0) stages.push_back({stages.back().end, stages.back().end, stages.back().end});
+        if (!follows && stages.back().end > stages.back().begin) open_stage();
         ++stages.back().alone;
         ++stages.back().end;
         last_by_rows = kernels_[id]->by_rows ? &node : nullptr;
@@ -123,7 +149,8 @@ std::vector<Program::Stage> Program::make_stages(const Bindings& bucket, std::ve
   return stages;
 }
 
-void Program::resolve(const MemoryPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs) {
+void Program::resolve(const BucketPlan& bucket, const Bindings& sizes, const std::vector<void*>& inputs) {
+  const MemoryPlan& plan = bucket.memory;
   CHECK(plan.arena_bytes <= arena_bytes_);
   for (size_t id = 0; id < graph_.values.size(); ++id) {
     const Value& value = graph_.values[id];
@@ -159,23 +186,51 @@ void Program::resolve(const MemoryPlan& plan, const Bindings& sizes, const std::
                       NodeArgs{{base + begin, middle - begin},
                                {base + middle, call_args_.size() - middle},
                                node.attrs,
-                               scratch},
+                               scratch,
+                               bucket.states[id].get(),
+                               static_cast<NodeId>(id)},
                       static_cast<NodeId>(id)});
   }
-  resolved_plan_ = &plan;
+  resolved_plan_ = &bucket;
   resolved_sizes_ = sizes;
   resolved_inputs_ = inputs;
 }
 
 void Program::run(DeviceQueue& queue, const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs,
                   const StepContext& step, std::vector<double>* node_seconds) {
+  DeviceQueue::Turn turn = queue.turn();
   const BucketPlan& plan = bucket_plan(bucket);
-  if (resolved_plan_ != &plan.memory || !(resolved_sizes_ == sizes) || resolved_inputs_ != inputs) {
-    resolve(plan.memory, sizes, inputs);
+  CHECK(plan.prepared || !prepares_);
+  if (resolved_plan_ != &plan || !(resolved_sizes_ == sizes) || resolved_inputs_ != inputs) {
+    resolve(plan, sizes, inputs);
   }
   if (node_seconds != nullptr) node_seconds->assign(graph_.nodes.size(), 0.0);
+  const std::span<const Stage> stages = plan.stages;
+  for (size_t begin = 0, end = 0; begin < stages.size(); begin = end) {
+    while (end < stages.size() && stages[end].outside == stages[begin].outside) ++end;
+    if (!stages[begin].outside) {
+      run_stages(stages.subspan(begin, end - begin), turn, step, node_seconds);
+    } else {
+      for (const Stage& stage : stages.subspan(begin, end - begin)) run_outside(stage, step, node_seconds);
+    }
+  }
+}
+
+void Program::run_outside(const Stage& stage, const StepContext& step, std::vector<double>* node_seconds) {
+  TeamState one(1);
+  Team self(one, 0);
+  for (int32_t i = stage.begin; i < stage.end; ++i) {
+    const TimePoint start = node_seconds != nullptr ? Clock::now() : TimePoint();
+    calls_[i].kernel->run(step, calls_[i].args, self);
+    self.barrier();
+    if (node_seconds != nullptr) (*node_seconds)[calls_[i].node] = seconds_between(start, Clock::now());
+  }
+}
+
+void Program::run_stages(std::span<const Stage> stages, DeviceQueue::Turn& turn, const StepContext& step,
+                         std::vector<double>* node_seconds) {
   TimePoint stage_start = node_seconds != nullptr ? Clock::now() : TimePoint();  // written by the last to arrive
-  queue.run([&](Team& team) {
+  turn.run([&](Team& team) {
     const auto run_calls = [&](int32_t begin, int32_t end, Team& members) {
       for (int32_t i = begin; i < end; ++i) {
         const Call& call = calls_[i];
@@ -185,7 +240,7 @@ void Program::run(DeviceQueue& queue, const Bindings& bucket, const Bindings& si
         if (timed) (*node_seconds)[call.node] = seconds_between(start, Clock::now());
       }
     };
-    for (const Stage& stage : plan.stages) {
+    for (const Stage& stage : stages) {
       run_calls(stage.begin, stage.alone, team);
       team.barrier([&] {
         if (node_seconds != nullptr && stage.begin < stage.alone) {
@@ -202,7 +257,7 @@ void Program::run(DeviceQueue& queue, const Bindings& bucket, const Bindings& si
         if (node_seconds != nullptr) stage_start = Clock::now();
       });
     }
-  });
+  }, lent_);
 }
 
 }  // namespace headrace::runtime

@@ -28,6 +28,10 @@ class Program {
 
   // The memory plan of a bucket: made at the first call, kept. The reference lives as long as the program.
   const MemoryPlan& plan_for(const Bindings& bucket) { return bucket_plan(bucket).memory; }
+  // Lets kernels that prepare do so for a bucket; before run() where there are such kernels. Errors: theirs, with the node's name.
+  Status prepare(const Bindings& bucket, PackedConstants& packed);
+  // Threads that the team's work runs on from now on; null: the queue's own.
+  void use_threads(LentThreads lent) { lent_ = lent; }
 
   // Binds what lives from step to step. Call once, before run().
   Status bind_weights(const WeightStore& store);
@@ -48,19 +52,24 @@ class Program {
   Program(Graph graph, KernelTarget target, int team_size)
       : graph_(std::move(graph)), target_(target), team_size_(team_size) {}
   // What runs between two barriers: calls [begin, alone) on every member, then [alone, end) on the member that is last to end the
-  // first part, while the others wait.
+  // first part, while the others wait. A stage outside the team is one call.
   struct Stage {
     int32_t begin, alone, end;
+    bool outside = false;
   };
   struct BucketPlan {
     Bindings bucket;
     std::vector<Stage> stages;
     MemoryPlan memory;
+    std::vector<std::shared_ptr<const KernelState>> states;  // by node id; null where none
+    bool prepared = false;
   };
   Status choose_kernels();
-  const BucketPlan& bucket_plan(const Bindings& bucket);
+  BucketPlan& bucket_plan(const Bindings& bucket);
   std::vector<Stage> make_stages(const Bindings& bucket, std::vector<int32_t>& stage_of_node) const;
-  void resolve(const MemoryPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs);
+  void resolve(const BucketPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs);
+  void run_stages(std::span<const Stage> stages, DeviceQueue::Turn& turn, const StepContext& step, std::vector<double>* node_seconds);
+  void run_outside(const Stage& stage, const StepContext& step, std::vector<double>* node_seconds);
 
   struct Call {
     const Kernel* kernel;
@@ -72,6 +81,8 @@ class Program {
   KernelTarget target_;
   int team_size_;
   std::vector<const Kernel*> kernels_;
+  bool prepares_ = false;  // some kernel does
+  LentThreads lent_ = nullptr;
   std::vector<std::unique_ptr<BucketPlan>> plans_;
   std::byte* arena_ = nullptr;
   int64_t arena_bytes_ = 0;
@@ -80,7 +91,7 @@ class Program {
   std::vector<Arg> args_;       // by value id
   std::vector<Arg> call_args_;  // inputs and outputs of every call, in order
   std::vector<Call> calls_;
-  const MemoryPlan* resolved_plan_ = nullptr;
+  const BucketPlan* resolved_plan_ = nullptr;
   Bindings resolved_sizes_;
   std::vector<void*> resolved_inputs_;
 };
