@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "onnx/inline_functions.h"
 #include "onnx/op.h"
 
 namespace headrace::onnx {
@@ -37,31 +38,6 @@ struct Body {
   std::vector<Place> outputs;
   std::vector<std::string> output_names;
 };
-
-// The attributes of a function's body that refer to the function's own get the call's values, or the defaults; those that have neither go.
-std::vector<Node> bind_attributes(std::span<const Node> nodes, const std::map<std::string, Attribute>& given) {
-  std::vector<Node> bound(nodes.begin(), nodes.end());
-  for (Node& node : bound) {
-    for (auto it = node.attributes.begin(); it != node.attributes.end();) {
-      Attribute& attribute = it->second;
-      if (!attribute.reference.empty()) {
-        const auto found = given.find(attribute.reference);
-        if (found == given.end()) {
-          it = node.attributes.erase(it);
-          continue;
-        }
-        attribute = found->second;
-      }
-      for (std::shared_ptr<const Graph>& graph : attribute.graphs) {
-        Graph copy = *graph;
-        copy.nodes = bind_attributes(copy.nodes, given);
-        graph = std::make_shared<const Graph>(std::move(copy));
-      }
-      ++it;
-    }
-  }
-  return bound;
-}
 
 // The names of a body while it is prepared, and those around it.
 class Names {

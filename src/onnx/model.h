@@ -47,6 +47,7 @@ struct Node {
   std::string name, op, domain;  // domain "" is the standard one ("ai.onnx")
   std::string overload;
   std::vector<std::string> inputs, outputs;  // "": left out
+  int64_t opset = 0;  // of its domain, where it is not the model's: a node out of a function; 0: as the model imports it
   std::map<std::string, Attribute> attributes;
   // How errors name it: "node 3 (Conv, \"stem/conv\")".
   std::string describe(size_t index) const;

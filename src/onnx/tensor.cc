@@ -31,6 +31,17 @@ Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)), 
   }
 }
 
+Tensor Tensor::over(DType dtype, Dims dims, std::shared_ptr<const std::byte[]> bytes) {
+  CHECK(dtype != DType::string);
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.dims_ = std::move(dims);
+  tensor.elements_ = 1;
+  for (const int64_t dim : tensor.dims_) tensor.elements_ *= dim;
+  tensor.bytes_ = std::const_pointer_cast<std::byte[]>(std::move(bytes));
+  return tensor;
+}
+
 Tensor Tensor::reshaped(Dims dims) const {
   Tensor other = *this;
   int64_t count = 1;

@@ -112,6 +112,11 @@ class Tensor {
   const std::byte* raw() const { return bytes_.get(); }
   std::byte* raw() { return bytes_.get(); }
 
+  // A tensor over packed bytes that stand elsewhere, as long as `bytes` keeps them; they are not written through it.
+  static Tensor over(DType dtype, Dims dims, std::shared_ptr<const std::byte[]> bytes);
+  // What keeps the bytes; null for strings.
+  std::shared_ptr<const std::byte[]> share() const { return bytes_; }
+
   // The same elements under other dims, whose product must be the same.
   Tensor reshaped(Dims dims) const;
   // A copy with bytes of its own.

@@ -73,6 +73,7 @@ void Program::bind_state(ValueId value, const Arg& arg) {
 }
 
 void Program::bind_arena(std::byte* arena, int64_t bytes) {
+  if (arena != arena_) resolved_plan_ = nullptr;
   arena_ = arena;
   arena_bytes_ = bytes;
 }

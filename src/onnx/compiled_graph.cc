@@ -1,0 +1,487 @@
+#include "onnx/compiled_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "graph/builder.h"
+#include "onnx/host_node.h"
+#include "onnx/lower.h"
+
+namespace headrace::onnx {
+namespace {
+
+// Plans that a section keeps; the least recently used goes first.
+constexpr size_t kMaxPlans = 32;
+// Sections behind each other that are compiled; what is left after so many runs node by node.
+constexpr int kMaxSections = 32;
+
+// A tensor whose type is known whole and that a program can hold.
+bool is_static(const ValueFact& fact) {
+  if (fact.type.kind != Type::Kind::tensor || !fact.type.shape || fact.type.dtype == DType::string) return false;
+  if (fact.type.shape->size() > static_cast<size_t>(kMaxRank)) return false;
+  Dims dims;
+  for (const Type::Dim& dim : *fact.type.shape) {
+    if (dim.value < 0) return false;
+    dims.push_back(dim.value);
+  }
+  return count_elements(dims).has_value();
+}
+
+Dims known_dims(const ValueFact& fact) {
+  Dims dims;
+  for (const Type::Dim& dim : *fact.type.shape) dims.push_back(dim.value);
+  return dims;
+}
+
+ValueFact fact_of(const Tensor& tensor) {
+  ValueFact fact;
+  fact.type.kind = Type::Kind::tensor;
+  fact.type.dtype = tensor.dtype();
+  fact.type.shape.emplace();
+  for (const int64_t dim : tensor.dims()) fact.type.shape->push_back({dim, ""});
+  return fact;
+}
+
+ValueFact fact_of(const Value& value) {
+  if (const Tensor* tensor = value.tensor()) return fact_of(*tensor);
+  ValueFact fact;
+  fact.left_out = !value.has_value();
+  return fact;
+}
+
+// A packed tensor of what a view shows.
+Tensor copy_of(const TensorView& view) {
+  Tensor tensor(view.dtype, Dims(view.dims.begin(), view.dims.begin() + view.rank));
+  const size_t unit = dtype_bytes(view.dtype);
+  if (tensor.elements() == 0) return tensor;
+  // Packed from axis `inner` on.
+  int inner = view.rank;
+  int64_t run = 1;
+  while (inner > 0 && (view.dims[inner - 1] == 1 || view.strides[inner - 1] == run)) run *= view.dims[--inner];
+  std::array<int64_t, kMaxRank> index{};
+  std::byte* to = tensor.raw();
+  for (int64_t left = tensor.elements() / run; left > 0; --left, to += static_cast<size_t>(run) * unit) {
+    int64_t at = 0;
+    for (int axis = 0; axis < inner; ++axis) at += index[axis] * view.strides[axis];
+    std::memcpy(to, static_cast<const std::byte*>(view.data) + at * static_cast<int64_t>(unit), static_cast<size_t>(run) * unit);
+    for (int axis = inner - 1; axis >= 0 && ++index[axis] == view.dims[axis]; --axis) index[axis] = 0;
+  }
+  return tensor;
+}
+
+bool draws(const Node& node) {
+  static constexpr std::string_view kNames[] = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+                                                "Dropout"};
+  return std::ranges::find(kNames, node.op) != std::end(kNames);
+}
+
+}  // namespace
+
+Status RunBudget::charge(uint64_t bytes) {
+  if (bytes > left_.made_bytes) return make_status(Code::resource_exhausted, "more than {} bytes in the tensors of a run", limits_.made_bytes);
+  left_.made_bytes -= bytes;
+  return {};
+}
+
+Status RunBudget::count_nodes(uint64_t nodes) {
+  if (nodes > left_.nodes) return make_status(Code::resource_exhausted, "more than {} calls of operators in a run", limits_.nodes);
+  left_.nodes -= nodes;
+  return {};
+}
+
+// ---- a section
+
+Section::~Section() = default;
+
+Section::Section(const Scope& scope, SessionRuntime& runtime, std::vector<int> steps, std::vector<int> outputs, int depth)
+    : scope_(scope), runtime_(runtime), steps_(std::move(steps)), outputs_(std::move(outputs)), depth_(depth) {
+  std::vector<bool> seen(scope.names.size(), false), given(scope.names.size(), false);
+  for (const int id : scope.inputs) given[static_cast<size_t>(id)] = true;
+  const auto need = [&](int value) {
+    if (value < 0 || seen[static_cast<size_t>(value)]) return;
+    seen[static_cast<size_t>(value)] = true;
+    // An initializer may be an input's default: what the run gives then counts.
+    if (scope.initializers[static_cast<size_t>(value)] == nullptr || given[static_cast<size_t>(value)]) inputs_.push_back(value);
+  };
+  std::vector<bool> written(scope.names.size(), false);
+  for (const int index : steps_) {
+    const Scope::Step& step = scope.steps[static_cast<size_t>(index)];
+    for (const std::vector<int>* list : {&step.inputs, &step.captures}) {
+      for (const int value : *list) {
+        if (value >= 0 && !written[static_cast<size_t>(value)]) need(value);
+      }
+    }
+    for (const int value : step.outputs) {
+      if (value >= 0) written[static_cast<size_t>(value)] = true;
+    }
+  }
+  for (const int value : outputs_) {
+    if (!written[static_cast<size_t>(value)]) need(value);
+  }
+}
+
+// Types of the inputs, one behind the other.
+std::string Section::key_of(const std::vector<Value>& values) const {
+  std::string key;
+  for (const int id : inputs_) {
+    const Value& value = values[static_cast<size_t>(id)];
+    const Tensor* tensor = value.tensor();
+    const bool by_default = !value.has_value() && scope_.initializers[static_cast<size_t>(id)] != nullptr;
+    key += static_cast<char>(tensor != nullptr ? static_cast<int>(tensor->dtype()) : value.has_value() ? 125 : by_default ? 126 : 127);
+    if (tensor == nullptr) continue;
+    key += static_cast<char>(tensor->rank());
+    key.append(reinterpret_cast<const char*>(tensor->dims().data()), tensor->dims().size() * sizeof(int64_t));
+  }
+  return key;
+}
+
+Result<std::shared_ptr<Section::Plan>> Section::plan_for(const std::vector<Value>& values) {
+  const std::string key = key_of(values);
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(plans_, key, &std::pair<std::string, std::shared_ptr<Plan>>::first);
+  if (found != plans_.end()) {
+    std::rotate(found, found + 1, plans_.end());
+    return plans_.back().second;
+  }
+  std::vector<ValueFact> facts(scope_.names.size());
+  for (const int id : inputs_) facts[static_cast<size_t>(id)] = fact_of(values[static_cast<size_t>(id)]);
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<Plan> plan, compile(std::move(facts)));
+  if (plans_.size() == kMaxPlans) plans_.erase(plans_.begin());
+  plans_.emplace_back(key, plan);
+  return plan;
+}
+
+Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> facts) {
+  std::vector<bool> given(scope_.names.size(), false);
+  for (const int id : inputs_) given[static_cast<size_t>(id)] = !facts[static_cast<size_t>(id)].left_out;
+  for (size_t id = 0; id < facts.size(); ++id) {
+    const Tensor* tensor = scope_.initializers[id].get();
+    if (tensor == nullptr || given[id]) continue;
+    facts[id] = fact_of(*tensor);
+    facts[id].constant = *tensor;
+  }
+  auto plan = std::make_shared<Plan>();
+  enum class Where : uint8_t { unseen, known, host, later };
+  std::vector<Where> where(scope_.names.size(), Where::unseen);  // by value
+  std::vector<int> program_steps, later_steps;
+  for (const int index : steps_) {
+    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
+    bool behind_host = false, known = true;
+    std::vector<ValueFact> inputs;
+    for (const std::vector<int>* list : {&step.inputs, &step.captures}) {
+      for (const int id : *list) {
+        if (id >= 0 && (where[static_cast<size_t>(id)] == Where::host || where[static_cast<size_t>(id)] == Where::later)) behind_host = true;
+      }
+    }
+    for (const int id : step.inputs) {
+      inputs.push_back(id < 0 ? ValueFact{.left_out = true} : facts[static_cast<size_t>(id)]);
+      known = known && (inputs.back().left_out || is_static(inputs.back()));
+    }
+    std::string reason;
+    if (behind_host && depth_ < kMaxSections) {
+      later_steps.push_back(index);
+    } else if (behind_host) {
+      reason = "behind too many nodes whose outputs depend on data";
+    } else if (!step.graphs.empty()) {
+      reason = "holds graphs";
+    } else {
+      auto outputs = infer_node(*step.node, step.opset, inputs);
+      if (!outputs) return tl::unexpected(outputs.error().with_context(step.describe()));
+      for (size_t i = 0; i < step.outputs.size(); ++i) {
+        if (step.outputs[i] >= 0) facts[static_cast<size_t>(step.outputs[i])] = (*outputs)[i];
+        known = known && (step.outputs[i] < 0 || is_static((*outputs)[i]));
+      }
+      if (!known) reason = "types that depend on data, or that no program holds";
+    }
+    const Where place = !reason.empty() ? Where::host : behind_host ? Where::later : Where::known;
+    for (const int id : step.outputs) {
+      if (id >= 0) where[static_cast<size_t>(id)] = place;
+    }
+    if (place == Where::known) program_steps.push_back(index);
+    if (place == Where::host) {
+      plan->host_steps.push_back(index);
+      plan->host_reasons.push_back(std::move(reason));
+    }
+  }
+  // What leaves the program: the section's outputs, and what host nodes and the rest read.
+  std::vector<int> wanted = outputs_;
+  std::vector<int> rest_outputs;
+  for (const int id : outputs_) {
+    if (where[static_cast<size_t>(id)] == Where::later) rest_outputs.push_back(id);
+  }
+  if (!later_steps.empty()) {
+    plan->rest = std::make_unique<Section>(scope_, runtime_, std::move(later_steps), std::move(rest_outputs), depth_ + 1);
+    wanted.insert(wanted.end(), plan->rest->inputs_.begin(), plan->rest->inputs_.end());
+  }
+  for (const int index : plan->host_steps) {
+    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
+    wanted.insert(wanted.end(), step.inputs.begin(), step.inputs.end());
+    wanted.insert(wanted.end(), step.captures.begin(), step.captures.end());
+  }
+  std::ranges::sort(wanted);
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  std::vector<int> program_outputs;
+  for (const int id : wanted) {
+    if (id < 0) continue;
+    const ValueFact& fact = facts[static_cast<size_t>(id)];
+    if (fact.constant) plan->constants.emplace_back(id, *fact.constant);
+    else if (where[static_cast<size_t>(id)] == Where::known) program_outputs.push_back(id);
+  }
+  if (!program_outputs.empty()) {
+    HR_ASSIGN_OR_RETURN(plan->program, make_program(program_steps, program_outputs, facts));
+    for (const int id : program_outputs) {
+      const ValueFact& fact = facts[static_cast<size_t>(id)];
+      plan->output_bytes += static_cast<uint64_t>(*count_elements(known_dims(fact))) * dtype_bytes(fact.type.dtype);
+    }
+  }
+  return plan;
+}
+
+Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
+                                                             const std::vector<ValueFact>& facts) {
+  auto report = std::make_unique<ProgramReport>();
+  GraphBuilder builder;
+  std::vector<ValueId> built(scope_.names.size(), kNone);
+  const auto value_of = [&](int id) {
+    ValueId& value = built[static_cast<size_t>(id)];
+    if (value != kNone) return value;
+    const ValueFact& fact = facts[static_cast<size_t>(id)];
+    const ValueType type = value_type(fact.type.dtype, known_dims(fact));
+    if (fact.constant) {
+      value = builder.graph.add_constant_bytes(scope_.names[static_cast<size_t>(id)], type.dtype, type.shape, fact.constant->share());
+    } else {
+      value = builder.graph.add_input(scope_.names[static_cast<size_t>(id)], type.dtype, type.shape);
+      report->inputs.emplace_back(id, value);
+    }
+    return value;
+  };
+  for (const int index : steps) {
+    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
+    const bool folded = std::ranges::all_of(step.outputs, [&](int id) { return id < 0 || facts[static_cast<size_t>(id)].constant.has_value(); });
+    if (folded) continue;
+    std::vector<ValueFact> input_facts, output_facts;
+    for (const int id : step.inputs) input_facts.push_back(id < 0 ? ValueFact{.left_out = true} : facts[static_cast<size_t>(id)]);
+    for (const int id : step.outputs) output_facts.push_back(id < 0 ? ValueFact{.left_out = true} : facts[static_cast<size_t>(id)]);
+    LowerContext context(builder, *step.node, step.opset, step.describe(), input_facts, output_facts, [&](int i) {
+      const int id = step.inputs[static_cast<size_t>(i)];
+      return id < 0 ? kNone : value_of(id);
+    });
+    const LowerRow* lowering = find_lowering(step.node->op);
+    if (lowering == nullptr || !lowering->lower(context)) {
+      ops::HostAttrs attrs{step.node->op, make_host_node(*step.node, step.opset, *step.row), {}, !draws(*step.node)};
+      std::vector<ValueId> inputs;
+      for (const int id : step.inputs) inputs.push_back(id < 0 ? kNone : value_of(id));
+      for (const ValueFact& fact : output_facts) {
+        // An output that nobody reads has a type of its own.
+        attrs.outputs.push_back(fact.left_out ? value_type(DType::u8, {0}) : value_type(fact.type.dtype, known_dims(fact)));
+      }
+      const size_t count = attrs.outputs.size();
+      const std::vector<ValueId> made = builder.nodes(ops::host, std::move(attrs), std::move(inputs), step.describe(), count);
+      for (size_t i = 0; i < count; ++i) context.set(static_cast<int>(i), made[i]);
+    }
+    if (!builder.ok()) return tl::unexpected(builder.status().with_context(step.describe()));
+    for (size_t i = 0; i < step.outputs.size(); ++i) {
+      const int id = step.outputs[i];
+      if (id < 0 || facts[static_cast<size_t>(id)].constant) continue;
+      const ValueId value = context.made()[i];
+      const ValueType planned = value_type(output_facts[i].type.dtype, known_dims(output_facts[i]));
+      if (value == kNone || !(builder.graph.values[static_cast<size_t>(value)].type == planned)) {
+        return error(Code::internal, "{}: output {} was lowered to another type than inferred", step.describe(), i);
+      }
+      built[static_cast<size_t>(id)] = value;
+    }
+  }
+  for (const int id : outputs) builder.output(fmt::format("{}", id), value_of(id));
+  HR_ASSIGN_OR_RETURN(headrace::Graph graph, builder.finish());
+  HR_ASSIGN_OR_RETURN(report->passes, run_passes(graph, {runtime_.options().skip_passes, DtypePolicy::exact()}));
+  for (size_t i = 0; i < outputs.size(); ++i) report->outputs.emplace_back(outputs[i], graph.outputs[i].value);
+  HR_ASSIGN_OR_RETURN(report->program, runtime::Program::create(std::move(graph), runtime_.target(), runtime_.queue().threads()));
+  report->program->use_threads(runtime_.lent_threads());
+  HR_RETURN_IF_ERROR(report->program->prepare(Bindings(), runtime_.packed()));
+  return report;
+}
+
+Status Section::run(std::vector<Value>& values, RunBudget& budget) {
+  HR_ASSIGN_OR_RETURN(const std::shared_ptr<Plan> plan, plan_for(values));
+  for (const auto& [id, tensor] : plan->constants) values[static_cast<size_t>(id)] = tensor;
+  if (plan->program != nullptr) {
+    HR_RETURN_IF_ERROR(budget.count_nodes(plan->program->program->graph().nodes.size()));
+    HR_RETURN_IF_ERROR(budget.charge(plan->output_bytes));
+    HR_RETURN_IF_ERROR(run_program(*plan->program, values));
+  }
+  for (const int index : plan->host_steps) {
+    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
+    const Status status = run_step(step, values, budget);
+    if (!status.ok()) return status.with_context(step.describe());
+  }
+  return plan->rest == nullptr ? Status() : plan->rest->run(values, budget);
+}
+
+Status Section::run_program(ProgramReport& report, std::vector<Value>& values) {
+  std::vector<void*> inputs(report.program->graph().values.size(), nullptr);
+  for (const auto& [id, value] : report.inputs) {
+    // Programs do not write their inputs.
+    inputs[static_cast<size_t>(value)] = const_cast<std::byte*>(values[static_cast<size_t>(id)].tensor()->raw());  // NOLINT
+  }
+  return runtime_.run(*report.program, inputs, nullptr, [&] {
+    for (const auto& [id, value] : report.outputs) values[static_cast<size_t>(id)] = copy_of(report.program->tensor(value));
+  });
+}
+
+namespace {
+
+// Runs the graphs that a step holds, with the values that they read.
+class StepGraphs final : public GraphRunner {
+ public:
+  StepGraphs(const Scope& scope, const Scope::Step& step, const std::vector<Value>& values, RunBudget& budget)
+      : scope_(scope), step_(step), values_(values), budget_(budget) {}
+  Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
+    for (const auto& [known, compiled] : step_.graphs) {
+      if (known != &graph) continue;
+      if (inputs.size() > compiled->num_inputs()) {
+        return error(Code::malformed, "a graph of {} inputs is given {}", compiled->num_inputs(), inputs.size());
+      }
+      inputs.resize(compiled->num_inputs());
+      for (const std::string& name : compiled->captures()) inputs.push_back(captured(name));
+      return compiled->run(std::move(inputs), budget_);
+    }
+    return error(Code::internal, "a graph that is no attribute of the node");
+  }
+  Status charge(uint64_t bytes) override { return budget_.charge(bytes); }
+
+ private:
+  Value captured(const std::string& name) const {
+    for (const int id : step_.captures) {
+      if (scope_.names[static_cast<size_t>(id)] != name) continue;
+      const Value& value = values_[static_cast<size_t>(id)];
+      const Tensor* initial = scope_.initializers[static_cast<size_t>(id)].get();
+      return !value.has_value() && initial != nullptr ? Value(*initial) : value;
+    }
+    return Value();
+  }
+
+  const Scope& scope_;
+  const Scope::Step& step_;
+  const std::vector<Value>& values_;
+  RunBudget& budget_;
+};
+
+}  // namespace
+
+Status Section::run_step(const Scope::Step& step, std::vector<Value>& values, RunBudget& budget) {
+  HR_RETURN_IF_ERROR(budget.count_nodes(1));
+  std::vector<Value> inputs;
+  for (const int id : step.inputs) {
+    inputs.push_back(id < 0 ? Value() : values[static_cast<size_t>(id)]);
+    const Tensor* initial = id < 0 ? nullptr : scope_.initializers[static_cast<size_t>(id)].get();
+    if (!inputs.back().has_value() && initial != nullptr) inputs.back() = *initial;
+  }
+  StepGraphs graphs(scope_, step, values, budget);
+  OpContext context(*step.node, step.opset, inputs, graphs);
+  HR_RETURN_IF_ERROR(step.row->run(context));
+  std::vector<Value> outputs = context.take_outputs();
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    if (step.outputs[i] >= 0) values[static_cast<size_t>(step.outputs[i])] = std::move(outputs[i]);
+  }
+  return {};
+}
+
+// ---- a graph
+
+Result<std::unique_ptr<CompiledGraph>> CompiledGraph::make(const Graph& graph, const std::map<std::string, int64_t>& opsets,
+                                                           SessionRuntime& runtime, const std::vector<const std::map<std::string, int>*>& outer) {
+  if (outer.size() > static_cast<size_t>(Interpreter::kMaxDepth)) {
+    return error(Code::resource_exhausted, "graphs deeper than {}", Interpreter::kMaxDepth);
+  }
+  std::unique_ptr<CompiledGraph> compiled(new CompiledGraph());
+  HR_RETURN_IF_ERROR(compiled->build(graph, opsets, runtime, outer));
+  return compiled;
+}
+
+Status CompiledGraph::build(const Graph& graph, const std::map<std::string, int64_t>& opsets, SessionRuntime& runtime,
+                            const std::vector<const std::map<std::string, int>*>& outer) {
+  std::map<std::string, int> ids;
+  const auto define = [&](const std::string& name) {
+    ids[name] = static_cast<int>(scope_.names.size());
+    scope_.names.push_back(name);
+    scope_.initializers.emplace_back();
+    return ids[name];
+  };
+  // A name of this graph, or of one around it, which makes it a capture; -1 for none.
+  const auto find = [&](const std::string& name) {
+    const auto found = ids.find(name);
+    if (found != ids.end()) return found->second;
+    const bool known = std::ranges::any_of(outer, [&](const auto* names) { return names->contains(name); });
+    if (!known) return -1;
+    captures_.push_back(name);
+    return define(name);
+  };
+  for (const ValueInfo& input : graph.inputs) scope_.inputs.push_back(define(input.name));
+  num_inputs_ = scope_.inputs.size();
+  for (const auto& [name, tensor] : graph.initializers) {
+    const int id = ids.contains(name) ? ids[name] : define(name);
+    scope_.initializers[static_cast<size_t>(id)] = std::make_shared<const Tensor>(tensor);
+  }
+  std::vector<const std::map<std::string, int>*> around = outer;
+  around.push_back(&ids);
+  scope_.steps.reserve(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    Scope::Step step{.node = &node, .index = i};
+    const auto opset = opsets.find(node.domain);
+    step.opset = node.opset != 0 ? node.opset : opset == opsets.end() ? 0 : opset->second;
+    step.row = step.opset == 0 || !node.domain.empty() ? nullptr : find_op(node.op, step.opset);
+    if (step.row == nullptr) {
+      return make_status(Code::unsupported, "no operator {}{}{}{}", node.domain, node.domain.empty() ? "" : ".", node.op,
+                         step.opset == 0 ? ", whose domain the model does not import" : fmt::format(" in opset {}", step.opset))
+          .with_context(step.describe());
+    }
+    for (const std::string& name : node.inputs) {
+      step.inputs.push_back(name.empty() ? -1 : find(name));
+      if (step.inputs.back() < 0 && !name.empty()) return make_status(Code::malformed, "no value \"{}\"", name).with_context(step.describe());
+    }
+    for (const auto& [name, attribute] : node.attributes) {
+      for (const auto& inner : attribute.graphs) {
+        auto made = make(*inner, opsets, runtime, around);
+        if (!made) return made.error().with_context(step.describe());
+        for (const std::string& captured : (*made)->captures()) {
+          const int id = find(captured);
+          if (std::ranges::find(step.captures, id) == step.captures.end()) step.captures.push_back(id);
+        }
+        step.graphs.emplace_back(inner.get(), *std::move(made));
+      }
+    }
+    for (const std::string& name : node.outputs) step.outputs.push_back(name.empty() ? -1 : define(name));
+    scope_.steps.push_back(std::move(step));
+  }
+  for (const ValueInfo& output : graph.outputs) {
+    scope_.outputs.push_back(find(output.name));
+    if (scope_.outputs.back() < 0) return make_status(Code::malformed, "no value for output \"{}\"", output.name);
+  }
+  for (const std::string& name : captures_) scope_.inputs.push_back(ids[name]);
+  std::vector<int> steps(scope_.steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) steps[i] = static_cast<int>(i);
+  section_ = std::make_unique<Section>(scope_, runtime, std::move(steps), scope_.outputs, 0);
+  return {};
+}
+
+Result<std::vector<Value>> CompiledGraph::run(std::vector<Value> inputs, RunBudget& budget) {
+  CHECK(inputs.size() == scope_.inputs.size());
+  std::vector<Value> values(scope_.names.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto id = static_cast<size_t>(scope_.inputs[i]);
+    values[id] = std::move(inputs[i]);
+  }
+  HR_RETURN_IF_ERROR(section_->run(values, budget));
+  std::vector<Value> outputs;
+  for (const int id : scope_.outputs) {
+    const Tensor* initial = scope_.initializers[static_cast<size_t>(id)].get();
+    const Value& value = values[static_cast<size_t>(id)];
+    outputs.push_back(!value.has_value() && initial != nullptr ? Value(*initial) : value);
+  }
+  return outputs;
+}
+
+}  // namespace headrace::onnx

@@ -1,0 +1,134 @@
+#pragma once
+// One graph of a model, compiled for each shape of its inputs: nodes whose types follow from the inputs' types become a program of Headrace's
+// IR, run by the executor that runs language models; what depends on data (NonZero, control flow, sequences, strings) runs between
+// programs, node by node. Graphs that nodes hold (If, Loop, Scan) are compiled graphs of their own; the outer values that they read are
+// explicit inputs.
+//
+// A section is a set of nodes that a plan covers. Its plan is made of
+//   1. a program over all nodes whose types are known,
+//   2. nodes that run on the host because their outputs' types are not known, and whose inputs step 1 gives,
+//   3. the rest as a section of its own, planned when the types that step 2 gave are there.
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "graph/passes.h"
+#include "onnx/interpreter.h"
+#include "onnx/op.h"
+#include "onnx/runtime.h"
+#include "onnx/shape_inference.h"
+
+namespace headrace::onnx {
+
+// What one run may still do.
+class RunBudget {
+ public:
+  explicit RunBudget(const RunLimits& limits) : left_(limits), limits_(limits) {}
+  Status charge(uint64_t bytes);
+  Status count_nodes(uint64_t nodes);
+
+ private:
+  RunLimits left_;
+  const RunLimits limits_;
+};
+
+class CompiledGraph;
+
+// The values and nodes of a graph by number.
+struct Scope {
+  struct Step {
+    const Node* node = nullptr;
+    size_t index = 0;  // in the graph, for errors
+    int64_t opset = 0;
+    const OpRow* row = nullptr;
+    std::vector<int> inputs, outputs;  // -1: left out
+    std::vector<int> captures;         // what its graphs read of this scope, all together
+    std::vector<std::pair<const Graph*, std::unique_ptr<CompiledGraph>>> graphs;
+    std::string describe() const { return node->describe(index); }
+  };
+  std::vector<std::string> names;                    // by value
+  std::vector<std::shared_ptr<const Tensor>> initializers;  // by value; null for the others
+  std::vector<Step> steps;
+  std::vector<int> inputs;   // the graph's own, then captures
+  std::vector<int> outputs;
+};
+
+// What a plan's program is made of; what explain shows.
+struct ProgramReport {
+  std::vector<PassReport> passes;
+  std::unique_ptr<runtime::Program> program;
+  std::vector<std::pair<int, ValueId>> inputs;   // value of the scope, value of the program's graph
+  std::vector<std::pair<int, ValueId>> outputs;
+};
+
+class Section {
+ public:
+  Section(const Scope& scope, SessionRuntime& runtime, std::vector<int> steps, std::vector<int> outputs, int depth);
+  ~Section();
+
+  // `values` by number of the scope: the section's inputs must be there; its outputs are written.
+  Status run(std::vector<Value>& values, RunBudget& budget);
+
+  struct Plan;
+  // The plan for the types of `values`, made when it is not there. Errors: with the node.
+  Result<std::shared_ptr<Plan>> plan_for(const std::vector<Value>& values);
+  // The plan for these facts of the section's inputs, by number of the scope.
+  Result<std::shared_ptr<Plan>> compile(std::vector<ValueFact> facts);
+
+  struct Plan {
+    std::unique_ptr<ProgramReport> program;              // null: no node of it
+    std::vector<std::pair<int, Tensor>> constants;       // values that are known
+    std::vector<int> host_steps;
+    std::vector<std::string> host_reasons;               // why each runs on the host
+    std::unique_ptr<Section> rest;                       // null: nothing left
+    uint64_t output_bytes = 0;                           // of the program's outputs
+  };
+
+ private:
+  std::string key_of(const std::vector<Value>& values) const;
+  Result<std::unique_ptr<ProgramReport>> make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
+                                                      const std::vector<ValueFact>& facts);
+  Status run_program(ProgramReport& program, std::vector<Value>& values);
+  Status run_step(const Scope::Step& step, std::vector<Value>& values, RunBudget& budget);
+
+  const Scope& scope_;
+  SessionRuntime& runtime_;
+  const std::vector<int> steps_;
+  const std::vector<int> outputs_;
+  std::vector<int> inputs_;  // values that steps read and none of them writes, initializers aside
+  const int depth_;          // sections before it
+
+  std::mutex mutex_;
+  // Guarded by mutex_; least recently used first.
+  std::vector<std::pair<std::string, std::shared_ptr<Plan>>> plans_;
+};
+
+class CompiledGraph {
+ public:
+  // `outer` names the values around the graph that it may read. Errors: unsupported for operators that are not known, malformed for values
+  // that nothing gives, resource_exhausted for graphs deeper than Interpreter::kMaxDepth.
+  static Result<std::unique_ptr<CompiledGraph>> make(const Graph& graph, const std::map<std::string, int64_t>& opsets,
+                                                     SessionRuntime& runtime, const std::vector<const std::map<std::string, int>*>& outer);
+
+  // The graph's own inputs in order (an empty one takes its initializer), then captures. Outputs in order.
+  Result<std::vector<Value>> run(std::vector<Value> inputs, RunBudget& budget);
+  size_t num_inputs() const { return num_inputs_; }                              // its own
+  const std::vector<std::string>& captures() const { return captures_; }         // names of outer values that it reads
+  const Scope& scope() const { return scope_; }
+  Section& section() { return *section_; }
+
+ private:
+  CompiledGraph() = default;
+  Status build(const Graph& graph, const std::map<std::string, int64_t>& opsets, SessionRuntime& runtime,
+               const std::vector<const std::map<std::string, int>*>& outer);
+
+  Scope scope_;
+  size_t num_inputs_ = 0;
+  std::vector<std::string> captures_;
+  std::unique_ptr<Section> section_;
+};
+
+}  // namespace headrace::onnx

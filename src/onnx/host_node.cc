@@ -1,0 +1,68 @@
+#include "onnx/host_node.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace headrace::onnx {
+namespace {
+
+// Outputs are as large as they were planned: nothing to count.
+class NoGraphs final : public GraphRunner {
+ public:
+  Result<std::vector<Value>> run(const Graph&, std::vector<Value>) override {
+    return error(Code::internal, "an operator of a program runs a graph");
+  }
+  Status charge(uint64_t) override { return {}; }
+};
+
+class HostNode final : public ops::HostFunction {
+ public:
+  HostNode(const Node& node, int64_t opset, const OpRow& row) : node_(node), opset_(opset), row_(row) {}
+
+  Status run(std::span<const TensorView> inputs, std::span<const TensorView> outputs) const override {
+    std::vector<Value> values(node_.inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const TensorView& view = inputs[i];
+      if (i >= node_.inputs.size() || node_.inputs[i].empty()) continue;
+      // Borrowed: the view outlives the call.
+      std::shared_ptr<const std::byte[]> bytes(std::shared_ptr<void>(), static_cast<const std::byte*>(view.data));
+      values[i] = Tensor::over(view.dtype, Dims(view.dims.begin(), view.dims.begin() + view.rank), std::move(bytes));
+    }
+    NoGraphs none;
+    OpContext context(node_, opset_, values, none);
+    HR_RETURN_IF_ERROR(row_.run(context));
+    const std::vector<Value> made = context.take_outputs();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const TensorView& to = outputs[i];
+      const Tensor* from = made[i].tensor();
+      const Dims dims(to.dims.begin(), to.dims.begin() + to.rank);
+      if (from == nullptr && node_.outputs[i].empty()) continue;
+      if (from == nullptr || from->dtype() != to.dtype || from->dims() != dims) {
+        return make_status(Code::internal, "output {}: planned as {} [{}], is {} [{}]", i, dtype_name(to.dtype), fmt::join(dims, ", "),
+                           from == nullptr ? "nothing" : dtype_name(from->dtype()), fmt::join(from == nullptr ? Dims() : from->dims(), ", "));
+      }
+      if (from->bytes() > 0) std::memcpy(to.data, from->raw(), from->bytes());
+    }
+    return {};
+  }
+
+ private:
+  const Node& node_;
+  const int64_t opset_;
+  const OpRow& row_;
+};
+
+}  // namespace
+
+std::shared_ptr<const ops::HostFunction> make_host_node(const Node& node, int64_t opset, const OpRow& row) {
+  return std::make_shared<const HostNode>(node, opset, row);
+}
+
+ValueType value_type(DType dtype, const Dims& dims) {
+  Shape shape;
+  for (const int64_t dim : dims) shape.push_back(dim);
+  return ValueType::tensor(dtype, shape);
+}
+
+}  // namespace headrace::onnx

@@ -1,0 +1,17 @@
+#pragma once
+// An operator's host function as the kernel of a node of a program.
+
+#include <memory>
+
+#include "onnx/op.h"
+#include "ops/host.h"
+
+namespace headrace::onnx {
+
+// `node` must outlive it. The operator must hold no graphs.
+std::shared_ptr<const ops::HostFunction> make_host_node(const Node& node, int64_t opset, const OpRow& row);
+
+// The type of packed tensors of these dims. Dims are at most kMaxRank.
+ValueType value_type(DType dtype, const Dims& dims);
+
+}  // namespace headrace::onnx

@@ -1,0 +1,46 @@
+#include "onnx/runtime.h"
+
+#include <new>
+
+namespace headrace::onnx {
+
+Result<std::shared_ptr<const std::byte[]>> PackedStore::get(const std::byte* constant, std::string form, uint64_t bytes,
+                                                           const std::function<void(std::byte*)>& pack) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const std::byte[]>& kept = kept_[{constant, std::move(form)}];
+  if (auto found = kept.lock()) return found;
+  HR_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(ledger_, Account::weights, model_, bytes));
+  pack(buffer.data());
+  const auto owner = std::make_shared<Buffer>(std::move(buffer));
+  const std::shared_ptr<const std::byte[]> made(owner, owner->data());
+  kept = made;
+  return made;
+}
+
+SessionRuntime::SessionRuntime(std::shared_ptr<runtime::DeviceQueue> queue, std::string model, CompileOptions options)
+    : queue_(std::move(queue)), model_(std::move(model)), options_(std::move(options)), packed_(queue_->ledger(), model_) {}
+
+Status SessionRuntime::run(runtime::Program& program, const std::vector<void*>& inputs, std::vector<double>* node_seconds,
+                           const std::function<void()>& read) {
+  const std::lock_guard lock(mutex_);
+  const int64_t wanted = program.plan_for(Bindings()).arena_bytes;
+  if (wanted > static_cast<int64_t>(arena_.bytes())) {
+    arena_ = Buffer();
+    HR_ASSIGN_OR_RETURN(arena_, Buffer::allocate(queue_->ledger(), Account::arena, model_, static_cast<uint64_t>(wanted)));
+  }
+  program.bind_arena(arena_.data(), static_cast<int64_t>(arena_.bytes()));
+  StepErrors errors;
+  program.run(*queue_, Bindings(), Bindings(), inputs, {.errors = &errors}, node_seconds);
+  int32_t node = -1;
+  const Status status = errors.take(&node);
+  if (!status.ok()) return node < 0 ? status : status.with_context(program.graph().nodes[static_cast<size_t>(node)].name);
+  read();
+  return {};
+}
+
+int64_t SessionRuntime::arena_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(arena_.bytes());
+}
+
+}  // namespace headrace::onnx

@@ -1,0 +1,69 @@
+#pragma once
+// What the compiled graphs of one session share: the device's queue, one arena, packed constants, and the choices of the build.
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/buffer.h"
+#include "graph/passes.h"
+#include "ops/op.h"
+#include "ops/op_table.h"
+#include "runtime/device_queue.h"
+#include "runtime/program.h"
+
+namespace headrace::onnx {
+
+struct CompileOptions {
+  std::set<std::string, std::less<>> skip_passes;  // names of graph/passes.def; "all" skips every one
+  Isa isa = detect_isa();
+  bool library_kernels = true;  // kernels of libraries (oneDNN) where they are there
+  // A graph whose nodes would run by reference operators is refused: unsupported, with the node and the reason.
+  bool strict = false;
+};
+
+// Constants in the forms that kernels want, each once, as long as a plan uses it. Charged to the ledger. Thread-safe.
+class PackedStore final : public PackedConstants {
+ public:
+  PackedStore(MemoryLedger& ledger, std::string model) : ledger_(ledger), model_(std::move(model)) {}
+  Result<std::shared_ptr<const std::byte[]>> get(const std::byte* constant, std::string form, uint64_t bytes,
+                                                 const std::function<void(std::byte*)>& pack) override;
+
+ private:
+  MemoryLedger& ledger_;
+  const std::string model_;
+  std::mutex mutex_;
+  std::map<std::pair<const std::byte*, std::string>, std::weak_ptr<const std::byte[]>> kept_;  // guarded by mutex_
+};
+
+class SessionRuntime {
+ public:
+  SessionRuntime(std::shared_ptr<runtime::DeviceQueue> queue, std::string model, CompileOptions options);
+
+  const CompileOptions& options() const { return options_; }
+  KernelTarget target() const { return {DeviceKind::cpu, options_.isa, false}; }
+  runtime::DeviceQueue& queue() { return *queue_; }
+  PackedConstants& packed() { return packed_; }
+  const std::string& model() const { return model_; }
+  LentThreads lent_threads() const { return lent_; }
+
+  // Runs a program that has been prepared. Its outputs are read by `read` while nobody else uses the arena. `node_seconds` as
+  // Program::run has it. Errors: resource_exhausted for the arena; what kernels report, with the node's name.
+  Status run(runtime::Program& program, const std::vector<void*>& inputs, std::vector<double>* node_seconds,
+             const std::function<void()>& read);
+  int64_t arena_bytes() const;
+
+ private:
+  const std::shared_ptr<runtime::DeviceQueue> queue_;
+  const std::string model_;
+  const CompileOptions options_;
+  PackedStore packed_;
+  LentThreads lent_ = nullptr;
+  mutable std::mutex mutex_;
+  Buffer arena_;  // guarded by mutex_: as large as the largest plan that ran
+};
+
+}  // namespace headrace::onnx
