@@ -84,7 +84,8 @@ def difference(name, key, got, want):
     rtol, part = TOLERANCES.get(name, (RTOL, ATOL_OF_LARGEST))
     error, largest = np.abs(got.astype(np.float64) - want), np.abs(want).max()
     scale = np.ptp(want) if want.size > 1 else largest
-    return float(error.max()), float(error.max() / max(scale, 1e-30)), bool((error <= rtol * np.abs(want) + part * largest).all())  # no NaN is
+    passed = error <= rtol * np.abs(want) + part * largest  # a NaN does not
+    return float(error.max()), float(error.max() / max(scale, 1e-30)), bool(passed.all())
 
 
 def read_texts(scores, characters):
@@ -147,6 +148,7 @@ def main() -> None:
     if not options.headrace.exists() or not names:
         sys.exit(f"error: {options.models if options.headrace.exists() else options.headrace} is not there, or empty")
     counts = {True: 0, False: 0}
+    more = ["--passes", options.passes] if options.passes else []
     for name in names:
         path = options.models / f"{name}.onnx"
         if name not in onnx_inputs.CASES or not path.exists():
@@ -158,7 +160,7 @@ def main() -> None:
         for case in onnx_inputs.cases(name)[:1 if options.quick else None]:
             begin = time.monotonic()
             with tempfile.TemporaryDirectory() as folder:
-                headrace = Headrace(options.headrace, path, outputs, ["--passes", options.passes] if options.passes else [], pathlib.Path(folder))
+                headrace = Headrace(options.headrace, path, outputs, more, pathlib.Path(folder))
                 try:
                     row = compare(name, case, [headrace, *references], characters)
                     passed, text = row.passed, row.text()

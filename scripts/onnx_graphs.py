@@ -172,7 +172,7 @@ def drawn_weights(seed):
 
 
 class BertWriter:
-    """Writes BERT (Devlin et al., 2018) as PyTorch exports transformers' BertModel."""
+    """Writes BERT (Devlin et al., 2018) as PyTorch exports the BertModel of transformers."""
 
     def __init__(self, config, weights):
         self.config, self.weights, self.graph = config, weights, Graph()
@@ -283,8 +283,8 @@ def ocr_tiny(name):
 
     def transposed(x, channels_in, channels):
         weight = graph.weight(graph.normal((channels_in, channels, 2, 2), math.sqrt(2 / channels_in)))
-        return graph.op("ConvTranspose", x, weight, graph.weight(graph.normal(channels, 0.1)), dilations=[1, 1], group=1, kernel_shape=[2, 2],
-                        pads=[0] * 4, strides=[2, 2])
+        bias = graph.weight(graph.normal(channels, 0.1))
+        return graph.op("ConvTranspose", x, weight, bias, dilations=[1, 1], group=1, kernel_shape=[2, 2], pads=[0] * 4, strides=[2, 2])
 
     x = hard_swish(batch_norm(graph, conv(graph, "x", 3, 8, 3, stride=2, gain=4.0), 8))
     fine = excite(graph.op("HardSwish", conv(graph, x, 8, 8, 3, groups=8, gain=8.0, bias=True)), 8)
@@ -327,9 +327,10 @@ def vad_tiny(name, hidden=16):
             x = inner.if_(inner.op("Equal", length, inner.ints(1)), lambda then: [then.op("Squeeze", x, then.ints(-1))],
                           lambda other: [other.op("ReduceMean", x, axes=[-1], keepdims=0)])
             gates = [inner.weight(inner.normal((1, 4 * hidden, hidden), math.sqrt(9 / hidden))) for _ in range(2)]
-            h, c = (inner.op("Unsqueeze", inner.op("Gather", "state", inner.constant(row, np.int64), axis=0), inner.ints(0)) for row in (0, 1))
-            _, h, c = inner.op("LSTM", inner.op("Unsqueeze", x, inner.ints(0)), *gates, inner.weight(inner.normal((1, 8 * hidden), 0.1)), "",
-                               h, c, hidden_size=hidden, outputs=3)
+            rows = [inner.op("Gather", "state", inner.constant(row, np.int64), axis=0) for row in (0, 1)]
+            h, c = (inner.op("Unsqueeze", row, inner.ints(0)) for row in rows)
+            bias = inner.weight(inner.normal((1, 8 * hidden), 0.1))
+            _, h, c = inner.op("LSTM", inner.op("Unsqueeze", x, inner.ints(0)), *gates, bias, "", h, c, hidden_size=hidden, outputs=3)
             y = inner.op("Relu", inner.op("Transpose", h, perm=[1, 2, 0]))
             y = conv1d(inner, y, inner.normal((1, hidden, 1), math.sqrt(16 / hidden)), inner.normal(1, 0.1), 1, 0)
             speech = inner.op("ReduceMean", inner.op("Sigmoid", y), axes=[-1], keepdims=0)

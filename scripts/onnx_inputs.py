@@ -89,13 +89,20 @@ def speech(rng, rate, seconds):
 
 
 def voice_case(label, rng, rate, samples, context, chunks, hidden, batch=1):
-    """Chunks of `samples`, each behind the last `context` samples before it; the state goes from chunk to chunk."""
+    """Chunks of `samples`, each behind the last `context` samples before it, as the package silero-vad feeds them; the state goes from
+    chunk to chunk."""
     sounds = np.stack([speech(rng, rate, samples * chunks / rate) for _ in range(batch)])
     padded = np.pad(sounds, ((0, 0), (context, 0)))
-    steps = [{"input": np.ascontiguousarray(padded[:, at:at + context + samples]), "sr": np.array(rate, np.int64)}
+    steps = [{"input": padded[:, at:at + context + samples].copy(), "sr": np.array(rate, np.int64)}
              for at in range(0, samples * chunks, samples)]
     steps[0]["state"] = np.zeros((2, batch, hidden), np.float32)
     return Case(label, steps, {"stateN": "state"})
+
+
+def one_rate(case):
+    """For a model of one sample rate."""
+    steps = [{name: array for name, array in step.items() if name != "sr"} for step in case.steps]
+    return Case(case.label, steps, case.carried)
 
 
 def image_cases(rng, size):
@@ -111,6 +118,10 @@ def line_cases(rng):
     return [Case(f"{batch}x48x{width}", [{"x": text_lines(rng, batch, width)}]) for batch, width in ((1, 320), (2, 480))]
 
 
+def page_cases(rng, sizes):
+    return [Case(f"1x{height}x{width}", [{"x": page(rng, height, width)}]) for height, width in sizes]
+
+
 BERT_SHAPES = ((7, [7]), (24, [24, 11]), (128, [128]))
 TINY_SHAPES = ((5, [5]), (9, [9, 4]))
 CASES = {
@@ -122,12 +133,13 @@ CASES = {
     "bert_large": lambda rng: bert_cases(rng, 30522, BERT_SHAPES[:2]),
     "minilm": lambda rng: bert_cases(rng, 30522, BERT_SHAPES),
     "bert_tiny": lambda rng: bert_cases(rng, 100, TINY_SHAPES),
-    "ppocr_det": lambda rng: [Case(f"1x{height}x{width}", [{"x": page(rng, height, width)}]) for height, width in ((320, 480), (640, 640))],
+    "ppocr_det": lambda rng: page_cases(rng, ((320, 480), (640, 640))),
     "ppocr_cls": line_cases,
     "ppocr_rec": line_cases,
-    "ocr_tiny": lambda rng: [Case(f"1x{height}x{width}", [{"x": page(rng, height, width)}]) for height, width in ((64, 64), (64, 96))],
+    "ocr_tiny": lambda rng: page_cases(rng, ((64, 64), (64, 96))),
     "silero_vad": lambda rng: [voice_case("16 kHz, 20 chunks", rng, 16000, 512, 64, 20, 128),
                                voice_case("8 kHz, 20 chunks", rng, 8000, 256, 32, 20, 128)],
+    "silero_vad_16k": lambda rng: [one_rate(voice_case("20 chunks", rng, 16000, 512, 64, 20, 128))],
     "vad_tiny": lambda rng: [voice_case("16 kHz, 3 chunks", rng, 16000, 64, 16, 3, 16),
                              voice_case("8 kHz, 3 chunks", rng, 8000, 24, 8, 3, 16, batch=2)],
 }
@@ -149,6 +161,7 @@ def bench_inputs(name, batch):
         return {"x": np.concatenate([page(rng, 640, 640) for _ in range(batch)])}
     if name in ("ppocr_cls", "ppocr_rec"):
         return {"x": text_lines(rng, batch, 192 if name == "ppocr_cls" else 320)}
-    if name == "silero_vad":
-        return voice_case("", rng, 16000, 512, 64, 1, 128, batch).steps[0]
+    if name in ("silero_vad", "silero_vad_16k"):
+        case = voice_case("", rng, 16000, 512, 64, 1, 128, batch)
+        return (case if name == "silero_vad" else one_rate(case)).steps[0]
     raise KeyError(name)

@@ -5,8 +5,9 @@
   bert_base, bert_large       as PyTorch exports them; bert_base's norms and Gelus are primitive operators, bert_large's weights (1.3 GB)
                               lie beside it
   minilm                      all-MiniLM-L6-v2 with its own weights (scripts/fetch_model.py)
-  ppocr_det, ppocr_cls, ppocr_rec, silero_vad
-                              published models, out of the packages that scripts/models/ pins
+  ppocr_det, ppocr_cls, ppocr_rec, silero_vad, silero_vad_16k
+                              published models, out of the packages that scripts/models/ pins; the last is the file that Silero
+                              publishes for OpenVINO: one sample rate, no If
   resnet_tiny, mobilenet_tiny, bert_tiny, ocr_tiny, vad_tiny
                               below 1 MB each; those of tests/golden/onnx_models
 
@@ -24,6 +25,7 @@ import own_environment
 HERE = pathlib.Path(__file__).resolve().parent
 EXTERNAL_BYTES = 1 << 30  # from here on weights lie beside the model: a file of protobuf ends at 2 GiB
 RAPIDOCR = "PP-OCR is (c) PaddlePaddle Authors and RapidAI, Apache-2.0."
+SILERO = "Silero VAD is (c) Silero Team, MIT."
 # NAME: (package of scripts/models, its member, SHA-256, notice)
 PUBLISHED = {
     "ppocr_det": ("rapidocr", "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
@@ -33,7 +35,9 @@ PUBLISHED = {
     "ppocr_rec": ("rapidocr", "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
                   "48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b", RAPIDOCR),
     "silero_vad": ("silero_vad", "silero_vad/data/silero_vad.onnx",
-                   "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3", "Silero VAD is (c) Silero Team, MIT."),
+                   "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3", SILERO),
+    "silero_vad_16k": ("silero_vad", "silero_vad/data/silero_vad_openvino_16k.onnx",
+                       "7776b81ad1b0350c15d7f1555943b9232eb53e9ca5d989c6d0cea9ebc8664d87", SILERO),
 }
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/onnx_models: small ONNX models and what ONNX Runtime 1.31.0 computes from them, on the CPU as it optimizes by default.
+"""Makes tests/golden/onnx_models: small ONNX models and what ONNX Runtime 1.31.0 computes from them on the CPU, with its defaults.
 
-Run by hand:  tools/golden/onnx_models.py tests/golden/onnx_models   (the packages of scripts/onnx_models.txt go into build/onnx_models/.venv)
-NAME.onnx is one of scripts/onnx_graphs.py's; NAME.safetensors has the runs, numbered from 0 (those of vad_tiny follow each other, each
+Run by hand:  tools/golden/onnx_models.py tests/golden/onnx_models
+The packages of scripts/onnx_models.txt go into build/onnx_models/.venv. NAME.onnx is one of scripts/onnx_graphs.py's; NAME.safetensors has the runs, numbered from 0 (those of vad_tiny follow each other, each
 with the state that the one before it gave):
   N.input.NAME   i64 or f32
   N.output.NAME  f32
