@@ -2,8 +2,8 @@
 """onnx_compare.py MODELS_DIR [NAME...] [--headrace PATH] [--passes LIST] [--quick]: the models that scripts/onnx_models.py made, by
 `headrace graph run` and by ONNX Runtime on the CPU, on the same inputs.
 
-An output passes when each element lies within 1e-3 of its size and 1e-4 of the largest in the output (TOLERANCES says where not), both
-of ONNX Runtime as it optimizes by default and of it without optimizations. A row names the largest error, that error as a part of the
+An output passes when each element lies within 1e-3 of its size and 1e-4 of the largest in the output, both of ONNX Runtime as it
+optimizes by default and of it without optimizations. A row names the largest error, that error as a part of the
 output's range, and how far the two of ONNX Runtime are from each other; of classes also how many best ones are the same, and texts must
 be read alike. --quick takes the first case of each model, --passes goes to `headrace graph run` as it is. The exit code is 1 when
 something fails. Needs Python 3.11; the packages go into MODELS_DIR/.venv.
@@ -19,7 +19,6 @@ import own_environment
 
 HERE = pathlib.Path(__file__).resolve().parent
 RTOL, ATOL_OF_LARGEST = 1e-3, 1e-4
-TOLERANCES = {}  # {model: (rtol, part of the largest)}, each with its reason
 CLASSES = {"resnet50", "mobilenet_v2", "resnet_tiny", "mobilenet_tiny", "ppocr_cls", "ppocr_rec"}  # the last axis is scores
 
 
@@ -73,7 +72,7 @@ def steps_of(engine, case):
         yield outputs
 
 
-def difference(name, key, got, want):
+def difference(key, got, want):
     """(largest error, as a part of the output's range, passed). Raises Failed where no element can be compared."""
     import numpy as np
 
@@ -81,10 +80,9 @@ def difference(name, key, got, want):
         raise Failed(f"output {key}: want {want.dtype} {list(want.shape)}, got {got.dtype} {list(got.shape)}")
     if not np.isfinite(want).all():
         raise Failed(f"output {key}: the reference is not finite: the model or its inputs are wrong")
-    rtol, part = TOLERANCES.get(name, (RTOL, ATOL_OF_LARGEST))
     error, largest = np.abs(got.astype(np.float64) - want), np.abs(want).max()
     scale = np.ptp(want) if want.size > 1 else largest
-    passed = error <= rtol * np.abs(want) + part * largest  # a NaN does not
+    passed = error <= RTOL * np.abs(want) + ATOL_OF_LARGEST * largest  # a NaN does not
     return float(error.max()), float(error.max() / max(scale, 1e-30)), bool(passed.all())
 
 
@@ -106,10 +104,10 @@ class Row:
 
     def add(self, got, want, second, characters):
         for key, reference in want.items():
-            error, relative, passed = difference(self.name, key, got[key], reference)
-            also = difference(self.name, key, got[key], second[key])
+            error, relative, passed = difference(key, got[key], reference)
+            also = difference(key, got[key], second[key])
             self.error, self.relative = max(self.error, error), max(self.relative, relative)
-            self.spread = max(self.spread, difference(self.name, key, second[key], reference)[0])
+            self.spread = max(self.spread, difference(key, second[key], reference)[0])
             self.passed &= passed and also[2]
             if self.name in CLASSES:
                 best, best_wanted = got[key].argmax(-1), reference.argmax(-1)
