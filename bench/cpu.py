@@ -122,6 +122,21 @@ class Clock:
         return max(0, (self.busy_seconds() - self.busy) / self.seconds())
 
 
+def machine_facts(programs):
+    """The hour, the processor, and the commit that Headrace's `programs` are of."""
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    fields = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", info.split("\n\n")[0], re.M))
+    flags = fields.get("flags", "").split()
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True, check=False)
+    headrace = commit.stdout.strip() or "of no commit"
+    if programs != BUILT:
+        headrace += " (its programs were built elsewhere)"
+    return {"date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
+            "processor": f"{fields.get('model name', 'a processor')} family {fields.get('cpu family', '?')} model {fields.get('model', '?')}",
+            "features": [f for f in ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8") if f in flags],
+            "processors": len(os.sched_getaffinity(0)), "headrace": headrace}
+
+
 def described(row, figures):
     if "tokens_per_s" in figures:
         return f"{row} {figures['tokens_per_s']:,.0f} tokens/s"
@@ -172,20 +187,10 @@ class Bench:
             self.record["facts"]["isa"] = bench["isa"]
 
     def facts(self):
-        info = pathlib.Path("/proc/cpuinfo").read_text()
-        fields = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", info.split("\n\n")[0], re.M))
-        flags = fields.get("flags", "").split()
-        commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True, check=False)
-        headrace = commit.stdout.strip() or "of no commit"
-        if self.options.bin != BUILT:
-            headrace += " (its programs were built elsewhere)"
         llama = re.search(r"llama-cpp-python==(\S+)", (self.options.peers / "llama.cpp/pin").read_text()).group(1)
         openvino = re.search(r"openvino-genai==(\S+)", (self.options.peers / "openvino/pin").read_text()).group(1)
-        self.record["facts"] |= {
-            "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
-            "processor": f"{fields.get('model name', 'a processor')} family {fields.get('cpu family', '?')} model {fields.get('model', '?')}",
-            "features": [f for f in ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8") if f in flags],
-            "processors": len(os.sched_getaffinity(0)), "threads": self.options.threads, "headrace": headrace,
+        self.record["facts"] |= machine_facts(self.options.bin) | {
+            "threads": self.options.threads,
             "peers": f"llama.cpp from the source package of llama-cpp-python {llama}, OpenVINO GenAI {openvino}"}
 
     # ---- a program's figures, each as a list of (row, figures) ----
