@@ -17,6 +17,7 @@
 #include "ops/rows.h"
 #include "ops/sample.h"
 #include "ops/select_tokens.h"
+#include "ops/unary.h"
 
 namespace headrace {
 namespace {

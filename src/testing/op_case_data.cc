@@ -79,8 +79,10 @@ void store_value(DType dtype, double value, std::byte* at) {
       return put(static_cast<int32_t>(value));
     case DType::i64:
       return put(static_cast<int64_t>(value));
+    case DType::f64:
+      return put(value);
     default:
-      CHECK(false);  // no op of the language models has such a tensor
+      CHECK(false);  // no kernel computes such numbers, and those that move them look at their size alone
   }
 }
 
@@ -105,6 +107,8 @@ double load_value(DType dtype, const std::byte* at) {
       return get(int32_t{});
     case DType::i64:
       return static_cast<double>(get(int64_t{}));
+    case DType::f64:
+      return get(double{});
     default:
       CHECK(false);
   }
@@ -125,9 +129,10 @@ HostTensor make_tensor(const CaseInput& input, Random random) {
   CHECK(input.values.empty() || static_cast<int64_t>(input.values.size()) == count);
   tensor.values.resize(count);
   for (double& value : tensor.values) {
-    if (input.values.empty())
-      value =
-          is_float(input.dtype) ? random.normal() * input.scale : std::floor(random.uniform() * input.scale);
+    if (input.values.empty()) {
+      const bool real = is_float(input.dtype) || input.dtype == DType::f64;
+      value = real ? random.normal() * input.scale : std::floor(random.uniform() * input.scale);
+    }
     value = rounded(input.dtype, value);
   }
   return tensor;
@@ -332,9 +337,9 @@ TensorView KernelMemory::add_tensor(std::string name, const HostTensor& tensor, 
   const auto size = static_cast<int64_t>(dtype_bytes(tensor.dtype));
   Block& block = add_block(std::move(name), static_cast<size_t>(stride * size));
   view.data = block.data;
-  const int64_t width =
-      view.rank == 0 || view.dims[0] == 0 ? 0 : static_cast<int64_t>(tensor.values.size()) / view.dims[0];
-  for (int64_t row = 0; row < (view.rank == 0 ? 0 : view.dims[0]); ++row) {
+  const int64_t rows = view.rank == 0 ? 1 : view.dims[0];
+  const int64_t width = rows == 0 ? 0 : static_cast<int64_t>(tensor.values.size()) / rows;
+  for (int64_t row = 0; row < rows; ++row) {
     for (int64_t i = 0; i < width; ++i) {
       const int64_t offset = (row * view.strides[0] + i) * size;
       store_value(tensor.dtype, tensor.values[row * width + i], block.data + offset);
@@ -348,7 +353,7 @@ namespace {
 
 HostTensor read_tensor(const TensorView& view) {
   HostTensor tensor{view.dtype, {view.dims.begin(), view.dims.begin() + view.rank}, {}};
-  const int64_t rows = view.rank == 0 ? 0 : view.dims[0];
+  const int64_t rows = view.rank == 0 ? 1 : view.dims[0];
   const int64_t width = rows == 0 ? 0 : view.elements() / rows;
   const auto size = static_cast<int64_t>(dtype_bytes(view.dtype));
   for (int64_t row = 0; row < rows; ++row) {
@@ -362,7 +367,7 @@ HostTensor read_tensor(const TensorView& view) {
 
 HostTensor garbage(const HostTensor& like) {
   HostTensor tensor = like;
-  const double value = is_float(like.dtype) ? std::numeric_limits<double>::quiet_NaN() : 77;
+  const double value = is_float(like.dtype) || like.dtype == DType::f64 ? std::numeric_limits<double>::quiet_NaN() : 77;
   std::fill(tensor.values.begin(), tensor.values.end(), value);
   return tensor;
 }
