@@ -15,9 +15,8 @@ std::string describe(const ValueType& type) {
   return "?";
 }
 
-InputCheck::InputCheck(std::string_view op, std::span<const ValueType> inputs,
-                       std::initializer_list<std::string_view> names)
-    : op_(op), inputs_(inputs), names_(names) {
+InputCheck::InputCheck(std::string_view op, std::span<const ValueType> inputs, std::vector<std::string_view> names)
+    : op_(op), inputs_(inputs), names_(std::move(names)) {
   if (inputs.size() == names_.size()) return;
   status_ =
       make_status(Code::invalid_argument, "{}: want {} inputs, got {}", op, names_.size(), inputs.size());
@@ -25,6 +24,15 @@ InputCheck::InputCheck(std::string_view op, std::span<const ValueType> inputs,
 
 InputCheck::InputCheck(std::string_view op, std::span<const ValueType> inputs)
     : op_(op), inputs_(inputs), names_(inputs.size(), "x") {}
+
+InputCheck& InputCheck::constant_dims() {
+  for (size_t i = 0; i < inputs_.size() && ok(); ++i) {
+    for (const Dim& dim : inputs_[i].shape) {
+      if (ok() && !dim.is_constant()) fail(static_cast<int>(i), "constant dims");
+    }
+  }
+  return *this;
+}
 
 void InputCheck::fail(int index, std::string_view want) {
   status_ = make_status(Code::invalid_argument, "{}: input {} ({}): want {}, got {}", op_, index,
