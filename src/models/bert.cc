@@ -11,7 +11,7 @@ struct BertConfig {
   int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0, num_attention_heads = 0;
   int64_t max_position_embeddings = 0, type_vocab_size = 0;
   double layer_norm_eps = 0;
-  ops::ActivationKind hidden_act = ops::ActivationKind::gelu_erf;
+  ops::UnaryKind hidden_act = ops::UnaryKind::gelu_erf;
   Pooling pooling;
   std::string prefix;  // of every weight's name: "bert." where the checkpoint has a head
 };
@@ -32,7 +32,7 @@ Result<BertConfig> read_config(const BuildContext& context) {
   HR_ASSIGN_OR_RETURN(c.type_vocab_size, config.get_int_or("type_vocab_size", 2, 1, 1 << 16));
   HR_ASSIGN_OR_RETURN(c.layer_norm_eps, config.get_number_or("layer_norm_eps", 1e-12, 0.0, 1.0));
   HR_ASSIGN_OR_RETURN(const std::string act, config.get_string_or("hidden_act", "gelu"));
-  HR_ASSIGN_OR_RETURN(c.hidden_act, ops::parse_activation(act));
+  HR_ASSIGN_OR_RETURN(c.hidden_act, ops::parse_hidden_act(act));
   HR_ASSIGN_OR_RETURN(const std::string positions, config.get_string_or("position_embedding_type", "absolute"));
   if (positions != "absolute") {
     return error(Code::unsupported, "config position_embedding_type: want \"absolute\", got \"{}\"", positions.substr(0, 64));

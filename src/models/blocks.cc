@@ -150,10 +150,10 @@ ValueId StepProgram::add(ValueId residual, ValueId branch, const std::string& na
 }
 
 ValueId StepProgram::gated_mlp(ValueId x, const std::string& module, int64_t intermediate_size,
-                               ops::ActivationKind act, bool bias) {
+                               ops::UnaryKind act, bool bias) {
   const ValueId gate = linear(x, module + ".gate_proj", intermediate_size, bias);
   const ValueId up = linear(x, module + ".up_proj", intermediate_size, bias);
-  const ValueId active = builder_.node(ops::activation, ops::ActivationAttrs{act}, {gate}, module + ".act_fn");
+  const ValueId active = builder_.node(ops::unary, ops::UnaryAttrs{act}, {gate}, module + ".act_fn");
   const ValueId product = builder_.node(ops::mul, ops::ElementwiseAttrs{}, {active, up}, module + ".product");
   return linear(product, module + ".down_proj", width(x), bias);
 }
@@ -205,8 +205,8 @@ void StepProgram::logits_and_tokens(ValueId x, const std::string& weight_name, i
   const ValueId head = weight(weight_name, {vocab_size, width(x)}, "lm_head.weight");
   ValueId logits = builder_.node(ops::matmul, ops::MatmulAttrs{}, {x, head}, "lm_head");
   if (softcap > 0) {
-    const ops::ActivationAttrs attrs{ops::ActivationKind::softcap, static_cast<float>(softcap)};
-    logits = builder_.node(ops::activation, attrs, {logits}, "softcap");
+    const ops::UnaryAttrs attrs{ops::UnaryKind::softcap, static_cast<float>(softcap)};
+    logits = builder_.node(ops::unary, attrs, {logits}, "softcap");
   }
   std::vector<ValueId> inputs = {logits};
   inputs.insert(inputs.end(), sampling_.begin(), sampling_.end());
@@ -247,8 +247,8 @@ ValueId StepProgram::layer_norm(ValueId x, const std::string& module, double eps
                        module);
 }
 
-ValueId StepProgram::activation(ValueId x, ops::ActivationKind kind, const std::string& name) {
-  return builder_.node(ops::activation, ops::ActivationAttrs{kind}, {x}, name);
+ValueId StepProgram::activation(ValueId x, ops::UnaryKind kind, const std::string& name) {
+  return builder_.node(ops::unary, ops::UnaryAttrs{kind}, {x}, name);
 }
 
 ValueId StepProgram::attention_bidirectional(ValueId q, ValueId k, ValueId v, int32_t heads, const std::string& module) {

@@ -44,7 +44,7 @@ class StepProgram {
   ValueId head_norm(ValueId x, const std::string& module, int64_t heads, double eps, double offset = 0.0);
   ValueId add(ValueId residual, ValueId branch, const std::string& name);
   // down_proj(act(gate_proj(x)) * up_proj(x))
-  ValueId gated_mlp(ValueId x, const std::string& module, int64_t intermediate_size, ops::ActivationKind act, bool bias);
+  ValueId gated_mlp(ValueId x, const std::string& module, int64_t intermediate_size, ops::UnaryKind act, bool bias);
 
   // `name`: of the constant that holds the table; a program with two has two names.
   Rope rope(const ops::RopeTable& table, int64_t head_dim, bool interleaved, const std::string& name = "inv_freq");
@@ -68,7 +68,7 @@ class StepProgram {
   ValueId segment_rows(const std::string& module, int64_t rows, int64_t width);
   // `module`.weight and .bias, which old checkpoints name gamma and beta.
   ValueId layer_norm(ValueId x, const std::string& module, double eps);
-  ValueId activation(ValueId x, ops::ActivationKind kind, const std::string& name);
+  ValueId activation(ValueId x, ops::UnaryKind kind, const std::string& name);
   // q, k, v [T, heads * head_dim]: every token of a sequence sees all of it.
   ValueId attention_bidirectional(ValueId q, ValueId k, ValueId v, int32_t heads, const std::string& module);
   // One vector for each sequence, output "embeddings".

@@ -36,7 +36,7 @@ Result<DecoderConfig> read_decoder_config(const BuildContext& context, const Dec
   HR_ASSIGN_OR_RETURN(c.rms_norm_eps, config.get_number_or("rms_norm_eps", defaults.rms_norm_eps, 0.0, 1.0));
   HR_ASSIGN_OR_RETURN(c.rope_interleaved, config.get_bool_or("rope_interleaved", false));
   HR_ASSIGN_OR_RETURN(const std::string act, config.get_string_or(defaults.hidden_act_key, "silu"));
-  HR_ASSIGN_OR_RETURN(c.hidden_act, ops::parse_activation(act));
+  HR_ASSIGN_OR_RETURN(c.hidden_act, ops::parse_hidden_act(act));
   const bool no_head = context.lookup("lm_head.weight") == nullptr;
   HR_ASSIGN_OR_RETURN(c.tie_word_embeddings, config.get_bool_or("tie_word_embeddings", no_head));
   c.window.assign(c.num_hidden_layers, 0);

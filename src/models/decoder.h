@@ -16,7 +16,7 @@ struct DecoderConfig {
   int64_t max_position_embeddings = 0;  // after rope scaling
   double rms_norm_eps = 0;
   bool rope_interleaved = false;  // GGUF files of `llama` store q and k in pairs (2i, 2i+1)
-  ops::ActivationKind hidden_act = ops::ActivationKind::silu;
+  ops::UnaryKind hidden_act = ops::UnaryKind::silu;
   bool tie_word_embeddings = false;
   std::vector<int64_t> window;  // of each layer; 0: all tokens
 };

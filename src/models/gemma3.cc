@@ -30,7 +30,7 @@ Result<Gemma3> read_gemma3(const BuildContext& context) {
   Gemma3 gemma;
   HR_ASSIGN_OR_RETURN(gemma.decoder, read_decoder_config(context, kDefaults));
   DecoderConfig& c = gemma.decoder;
-  if (!config.has("hidden_activation")) c.hidden_act = ops::ActivationKind::gelu_tanh;
+  if (!config.has("hidden_activation")) c.hidden_act = ops::UnaryKind::gelu_tanh;
   HR_ASSIGN_OR_RETURN(const int64_t window, config.get_int_or("sliding_window", 4096, 1, 1 << 30));
   HR_ASSIGN_OR_RETURN(int64_t pattern, config.get_int_or("sliding_window_pattern", 6, 1, 1024));
   HR_ASSIGN_OR_RETURN(pattern, config.get_int_or("_sliding_window_pattern", pattern, 1, 1024));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "ops/input_check.h"
 #include "ops/unary.h"
 
 namespace headrace::ops {
@@ -26,5 +27,16 @@ struct Epilogue {
     return text;
   }
 };
+
+// For infer() and references; the epilogue's inputs stand after `first` others.
+std::vector<std::string_view> input_names(std::vector<std::string_view> first, const Epilogue& epilogue);
+void check_epilogue(InputCheck& check, const Epilogue& epilogue, int first, const Shape& output);
+// The output's element `index`, in `column` of its last axis.
+double apply_epilogue(const Epilogue& epilogue, std::span<const HostValue> inputs, int first, int64_t index, int64_t column,
+                      double product);
+// Every kind of epilogue that a case should have, with a name for each.
+std::vector<std::pair<std::string, Epilogue>> epilogue_cases();
+// A float32 sum of `terms` products of order 1 and what an epilogue adds to its error.
+Tolerance product_tolerance(int64_t terms, const Epilogue& epilogue);
 
 }  // namespace headrace::ops

@@ -15,12 +15,23 @@ std::string describe(const ValueType& type) {
   return "?";
 }
 
-InputCheck::InputCheck(std::string_view op, std::span<const ValueType> inputs,
-                       std::initializer_list<std::string_view> names)
-    : op_(op), inputs_(inputs), names_(names) {
+InputCheck::InputCheck(std::string_view op, std::span<const ValueType> inputs, std::vector<std::string_view> names)
+    : op_(op), inputs_(inputs), names_(std::move(names)) {
   if (inputs.size() == names_.size()) return;
   status_ =
       make_status(Code::invalid_argument, "{}: want {} inputs, got {}", op, names_.size(), inputs.size());
+}
+
+InputCheck::InputCheck(std::string_view op, std::span<const ValueType> inputs)
+    : op_(op), inputs_(inputs), names_(inputs.size(), "x") {}
+
+InputCheck& InputCheck::constant_dims() {
+  for (size_t i = 0; i < inputs_.size() && ok(); ++i) {
+    for (const Dim& dim : inputs_[i].shape) {
+      if (ok() && !dim.is_constant()) fail(static_cast<int>(i), "constant dims");
+    }
+  }
+  return *this;
 }
 
 void InputCheck::fail(int index, std::string_view want) {
@@ -37,13 +48,37 @@ InputCheck& InputCheck::tensor(int index, DType dtype, int rank) {
   return *this;
 }
 
-InputCheck& InputCheck::float_vector_weight(int index) {
+InputCheck& InputCheck::tensor(int index, DType dtype) {
   if (!ok()) return *this;
   const ValueType& type = inputs_[index];
-  const bool is_float =
-      type.format == Format::f32 || type.format == Format::f16 || type.format == Format::bf16;
-  if (type.kind != ValueType::Kind::weight || !is_float || type.shape.rank() != 1) {
-    fail(index, "a weight vector of f32, f16 or bf16");
+  if (type.kind != ValueType::Kind::tensor || type.dtype != dtype) fail(index, fmt::format("a tensor of {}", dtype_name(dtype)));
+  return *this;
+}
+
+InputCheck& InputCheck::any_tensor(int index) {
+  if (!ok()) return *this;
+  const ValueType& type = inputs_[index];
+  if (type.kind != ValueType::Kind::tensor || type.dtype == DType::string) fail(index, "a tensor of numbers");
+  return *this;
+}
+
+namespace {
+bool is_float_vector_weight(const ValueType& type) {
+  const bool is_float = type.format == Format::f32 || type.format == Format::f16 || type.format == Format::bf16;
+  return type.kind == ValueType::Kind::weight && is_float && type.shape.rank() == 1;
+}
+}  // namespace
+
+InputCheck& InputCheck::float_vector_weight(int index) {
+  if (ok() && !is_float_vector_weight(inputs_[index])) fail(index, "a weight vector of f32, f16 or bf16");
+  return *this;
+}
+
+InputCheck& InputCheck::float_vector(int index) {
+  if (!ok() || is_float_vector_weight(inputs_[index])) return *this;
+  const ValueType& type = inputs_[index];
+  if (type.kind != ValueType::Kind::tensor || type.dtype != DType::f32 || type.shape.rank() != 1) {
+    fail(index, "a weight vector of f32, f16 or bf16, or a tensor of f32 and rank 1");
   }
   return *this;
 }

@@ -14,11 +14,17 @@ namespace headrace::ops {
 class InputCheck {
  public:
   // `names` has one name per input; a different number of inputs is the first error.
-  InputCheck(std::string_view op, std::span<const ValueType> inputs,
-             std::initializer_list<std::string_view> names);
+  InputCheck(std::string_view op, std::span<const ValueType> inputs, std::vector<std::string_view> names);
+
+  // Any number of inputs, each called "x".
+  InputCheck(std::string_view op, std::span<const ValueType> inputs);
 
   InputCheck& tensor(int index, DType dtype, int rank);
+  InputCheck& constant_dims();  // of every input
+  InputCheck& tensor(int index, DType dtype);  // of any rank
+  InputCheck& any_tensor(int index);           // of any dtype with bytes of its own, and any rank
   InputCheck& float_vector_weight(int index);  // [features] in f32, f16 or bf16
+  InputCheck& float_vector(int index);         // the same, or a tensor of f32 [features]
   InputCheck& kv(int index);
   // The dim of one input must be that of another, or the one given.
   InputCheck& same_dim(int index, int axis, int other, int other_axis);

@@ -5,18 +5,23 @@
 #include <array>
 
 #include "ops/attention.h"
+#include "ops/conv.h"
 #include "ops/elementwise.h"
 #include "ops/embed.h"
+#include "ops/gemm.h"
 #include "ops/kernel_lists.h"
 #include "ops/layer_norm.h"
 #include "ops/logprobs.h"
 #include "ops/matmul.h"
 #include "ops/pool.h"
+#include "ops/pool_2d.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/rows.h"
 #include "ops/sample.h"
+#include "ops/sdpa.h"
 #include "ops/select_tokens.h"
+#include "ops/unary.h"
 
 namespace headrace {
 namespace {

@@ -33,5 +33,7 @@ extern const Op unary;
 
 // The function on one element in double: what every reference and every epilogue means.
 double apply_unary(const UnaryAttrs& attrs, double x);
+// What is wrong with alpha or beta for the kind; empty when nothing is. For infer() of every op that has such a function.
+std::string_view wrong_parameters(const UnaryAttrs& attrs);
 
 }  // namespace headrace::ops

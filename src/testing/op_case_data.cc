@@ -1,7 +1,9 @@
 #include "testing/op_case_data.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <numbers>
@@ -79,8 +81,10 @@ void store_value(DType dtype, double value, std::byte* at) {
       return put(static_cast<int32_t>(value));
     case DType::i64:
       return put(static_cast<int64_t>(value));
+    case DType::f64:
+      return put(value);
     default:
-      CHECK(false);  // no op of the language models has such a tensor
+      CHECK(false);  // no kernel computes such numbers, and those that move them look at their size alone
   }
 }
 
@@ -105,6 +109,8 @@ double load_value(DType dtype, const std::byte* at) {
       return get(int32_t{});
     case DType::i64:
       return static_cast<double>(get(int64_t{}));
+    case DType::f64:
+      return get(double{});
     default:
       CHECK(false);
   }
@@ -125,9 +131,10 @@ HostTensor make_tensor(const CaseInput& input, Random random) {
   CHECK(input.values.empty() || static_cast<int64_t>(input.values.size()) == count);
   tensor.values.resize(count);
   for (double& value : tensor.values) {
-    if (input.values.empty())
-      value =
-          is_float(input.dtype) ? random.normal() * input.scale : std::floor(random.uniform() * input.scale);
+    if (input.values.empty()) {
+      const bool real = is_float(input.dtype) || input.dtype == DType::f64;
+      value = real ? random.normal() * input.scale : std::floor(random.uniform() * input.scale);
+    }
     value = rounded(input.dtype, value);
   }
   return tensor;
@@ -318,6 +325,36 @@ KernelMemory::Block& KernelMemory::add_block(std::string name, size_t bytes) {
   return *blocks_.back();
 }
 
+namespace {
+
+// Calls use(index, place) for each element: its number in order, and where it lies, in elements.
+template <class Use>
+void each_element(const TensorView& view, Use use) {
+  if (view.rank == 0) return use(0, 0);
+  const int64_t width = view.dims[view.rank - 1], rows = view.elements() / std::max<int64_t>(1, width);
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t place = 0, rest = row;
+    for (int axis = view.rank - 2; axis >= 0; --axis) {
+      place += rest % view.dims[axis] * view.strides[axis];
+      rest /= view.dims[axis];
+    }
+    for (int64_t i = 0; i < width; ++i) use(row * width + i, place + i);
+  }
+}
+
+// Packs each time: what a plan would keep is one case's here.
+class OwnPacked final : public PackedConstants {
+ public:
+  Result<std::shared_ptr<const std::byte[]>> get(const std::byte*, std::string, uint64_t bytes,
+                                                 const std::function<void(std::byte*)>& pack) override {
+    auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
+    pack(memory);
+    return std::shared_ptr<const std::byte[]>(memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); });
+  }
+};
+
+}  // namespace
+
 TensorView KernelMemory::add_tensor(std::string name, const HostTensor& tensor, bool strided) {
   TensorView view;
   view.dtype = tensor.dtype;
@@ -327,20 +364,15 @@ TensorView KernelMemory::add_tensor(std::string name, const HostTensor& tensor, 
     view.dims[axis] = tensor.dims[axis];
     view.strides[axis] = stride;
     stride *= tensor.dims[axis];
-    if (strided && axis == 1 && view.rank == 2) stride += kRowGap;
+    if (strided && axis == view.rank - 1 && view.rank >= 2) stride += kRowGap;
   }
   const auto size = static_cast<int64_t>(dtype_bytes(tensor.dtype));
   Block& block = add_block(std::move(name), static_cast<size_t>(stride * size));
   view.data = block.data;
-  const int64_t width =
-      view.rank == 0 || view.dims[0] == 0 ? 0 : static_cast<int64_t>(tensor.values.size()) / view.dims[0];
-  for (int64_t row = 0; row < (view.rank == 0 ? 0 : view.dims[0]); ++row) {
-    for (int64_t i = 0; i < width; ++i) {
-      const int64_t offset = (row * view.strides[0] + i) * size;
-      store_value(tensor.dtype, tensor.values[row * width + i], block.data + offset);
-      for (int64_t byte = 0; byte < size; ++byte) block.owned[kGuardBytes + offset + byte] = true;
-    }
-  }
+  each_element(view, [&](int64_t index, int64_t place) {
+    store_value(tensor.dtype, tensor.values[index], block.data + place * size);
+    for (int64_t byte = 0; byte < size; ++byte) block.owned[kGuardBytes + place * size + byte] = true;
+  });
   return view;
 }
 
@@ -348,21 +380,16 @@ namespace {
 
 HostTensor read_tensor(const TensorView& view) {
   HostTensor tensor{view.dtype, {view.dims.begin(), view.dims.begin() + view.rank}, {}};
-  const int64_t rows = view.rank == 0 ? 0 : view.dims[0];
-  const int64_t width = rows == 0 ? 0 : view.elements() / rows;
   const auto size = static_cast<int64_t>(dtype_bytes(view.dtype));
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < width; ++i) {
-      tensor.values.push_back(load_value(
-          view.dtype, static_cast<const std::byte*>(view.data) + (row * view.strides[0] + i) * size));
-    }
-  }
+  each_element(view, [&](int64_t, int64_t place) {
+    tensor.values.push_back(load_value(view.dtype, static_cast<const std::byte*>(view.data) + place * size));
+  });
   return tensor;
 }
 
 HostTensor garbage(const HostTensor& like) {
   HostTensor tensor = like;
-  const double value = is_float(like.dtype) ? std::numeric_limits<double>::quiet_NaN() : 77;
+  const double value = is_float(like.dtype) || like.dtype == DType::f64 ? std::numeric_limits<double>::quiet_NaN() : 77;
   std::fill(tensor.values.begin(), tensor.values.end(), value);
   return tensor;
 }
@@ -504,16 +531,29 @@ KernelMemory::KernelMemory(const CaseData& data, const Kernel& kernel, std::span
     outputs_.push_back(arg);
     output_types.push_back(ValueType::tensor(outputs[i].dtype, shape_of(outputs[i].dims)));
   }
+  const Bindings bindings;
+  const NodeSizes sizes{input_types, output_types, attrs_, bindings};
   if (kernel.scratch_bytes != nullptr) {
-    const size_t scratch_bytes =
-        kernel.scratch_bytes({input_types, output_types, attrs_, Bindings()}, options.team_size);
+    const size_t scratch_bytes = kernel.scratch_bytes(sizes, options.team_size);
     Block& scratch = add_block("scratch", scratch_bytes);
     std::fill_n(scratch.owned.begin() + kGuardBytes, scratch_bytes, true);
     scratch_ = scratch.data;
   }
+  if (kernel.prepare != nullptr) prepare(kernel, sizes, options);
   for (const auto& block : blocks_) {
     block->before.assign(block->data - kGuardBytes, block->data + block->bytes + kGuardBytes);
   }
+}
+
+void KernelMemory::prepare(const Kernel& kernel, const NodeSizes& sizes, const Options& options) {
+  std::vector<const std::byte*> constants(inputs_.size());
+  for (size_t i = 1; i < inputs_.size() && options.constants; ++i) {
+    if (sizes.inputs[i].kind == ValueType::Kind::tensor) constants[i] = static_cast<const std::byte*>(inputs_[i].tensor.data);
+  }
+  OwnPacked packed;
+  Result<std::shared_ptr<const KernelState>> state = kernel.prepare({sizes, constants, options.team_size, packed});
+  CHECK(state.has_value());
+  state_ = *std::move(state);
 }
 
 size_t KernelMemory::bytes() const {

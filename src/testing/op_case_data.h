@@ -38,12 +38,13 @@ class KernelMemory {
     bool strided_outputs = false;
     int in_place_output = -1;  // this output takes the storage of in_place_input
     int in_place_input = -1;
+    bool constants = false;  // float tensors behind the first input are constants, of which prepare() may keep packed copies
   };
   KernelMemory(const CaseData& data, const Kernel& kernel, std::span<const HostValue> inputs,
                std::span<const HostTensor> outputs, const Options& options);
   ~KernelMemory();
 
-  NodeArgs args() const { return {inputs_, outputs_, attrs_, scratch_}; }
+  NodeArgs args() const { return {inputs_, outputs_, attrs_, scratch_, state_.get()}; }
   HostTensor output(int index) const;
   // A tensor or kv input as it stands now.
   HostTensor input_tensor(int index) const;
@@ -58,6 +59,7 @@ class KernelMemory {
   void add_input(const CaseData& data, const Kernel& kernel, const HostValue& value, size_t index,
                  bool overwritten);
   TensorView add_tensor(std::string name, const HostTensor& tensor, bool strided);
+  void prepare(const Kernel& kernel, const NodeSizes& sizes, const Options& options);
 
   const Attrs& attrs_;
   const DeviceKind device_;
@@ -65,6 +67,7 @@ class KernelMemory {
   std::vector<Arg> outputs_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::byte* scratch_ = nullptr;
+  std::shared_ptr<const KernelState> state_;
 };
 
 }  // namespace headrace::testing

@@ -26,6 +26,7 @@ void run_on_device(const Kernel& kernel, const NodeArgs& args) {
 // Every member on a thread of its own, with the barriers that the executor places.
 void run_on_team(const Kernel& kernel, const NodeArgs& args, int team_size) {
   if (kernel.device == DeviceKind::cuda) return run_on_device(kernel, args);
+  if (kernel.outside_team) team_size = 1;
   TeamState state(team_size);
   const auto member = [&](int rank) {
     Team team(state, rank);
@@ -228,6 +229,19 @@ void OpCheck::check_by_rows(const Kernel& kernel, const Run& plain, std::vector<
   }
 }
 
+void OpCheck::check_constants(const Kernel& kernel, const Run& plain, const CheckOptions& options,
+                              std::vector<std::string>& failures) const {
+  const Run now = run(kernel, data_.inputs,
+                      {.team_size = options.team_sizes.back(), .strided_outputs = any_strided(*data_.declared), .constants = true});
+  std::vector<std::string> found;
+  check_values(now, found);
+  for (size_t i = 0; i < now.outputs.size() && !kernel.outside_team; ++i) {
+    const std::string what = bit_difference(now.outputs[i], plain.outputs[i]);
+    if (!what.empty()) found.push_back(fmt::format("output {} differs {}", i, what));
+  }
+  for (const std::string& what : found) failures.push_back("with constants: " + what);
+}
+
 CaseReport OpCheck::check(const Kernel& kernel, const CheckOptions& options) const {
   CaseReport report;
   const Attrs& attrs = data_.declared->attrs;
@@ -247,12 +261,13 @@ CaseReport OpCheck::check(const Kernel& kernel, const CheckOptions& options) con
       first = std::move(now);
       continue;
     }
-    for (size_t i = 0; i < first->outputs.size(); ++i) {
+    for (size_t i = 0; i < first->outputs.size() && !kernel.outside_team; ++i) {
       const std::string what = bit_difference(now->outputs[i], first->outputs[i]);
       if (!what.empty())
         report.failures.push_back(fmt::format("output {}: a team of {} differs {}", i, team_size, what));
     }
   }
+  if (kernel.prepare != nullptr) check_constants(kernel, *first, options, report.failures);
   check_in_place(kernel, *first, report.failures);
   if (kernel.by_rows) check_by_rows(kernel, *first, report.failures);
   if (kernel.row_invariant) check_rows_alone(kernel, *first, options.max_rows_alone, report.failures);

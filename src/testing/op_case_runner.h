@@ -2,7 +2,9 @@
 // Proves a kernel on one case of its op, in ways that hold for every op: outputs and written state against
 // the float64 reference, on teams of 1, 2 and 3 members with the same bits; nothing written outside the
 // outputs; in-place pairs give the same bits; a row computed alone has the bits that it has in the batch
-// (kernels that claim row_invariant); members of a team keep to their rows (kernels that claim by_rows).
+// (kernels that claim row_invariant); members of a team keep to their rows (kernels that claim by_rows). Kernels that prepare
+// run a second time with every input but the first as a constant. Kernels with threads of their own (outside_team) are run by
+// one thread and may give other bits with other numbers of threads.
 
 #include <string>
 #include <vector>
@@ -39,6 +41,9 @@ class OpCheck {
   void check_by_rows(const Kernel& kernel, const Run& plain, std::vector<std::string>& failures) const;
   void check_rows_alone(const Kernel& kernel, const Run& batch, int max_rows,
                         std::vector<std::string>& failures) const;
+
+  void check_constants(const Kernel& kernel, const Run& plain, const CheckOptions& options,
+                       std::vector<std::string>& failures) const;
 
   CaseData data_;
   std::vector<HostValue> after_;  // inputs as the reference left them: kv and state

@@ -14,7 +14,7 @@ Result<int> run(Graph& graph, const PassOptions&) {
   const auto fusable = [&](ValueId value) {
     if (value >= static_cast<ValueId>(users.size())) return false;
     const NodeId producer = graph.values[value].producer;
-    return producer != kNone && graph.nodes[producer].op == &ops::activation && users[value].size() == 1 &&
+    return producer != kNone && graph.nodes[producer].op == &ops::unary && users[value].size() == 1 &&
            std::none_of(graph.outputs.begin(), graph.outputs.end(),
                         [&](const GraphOutput& output) { return output.value == value; });
   };

@@ -10,7 +10,7 @@ struct Gated : WithInput {
   ValueId up, active;
   Gated() : WithInput(64) {
     up = graph.add_input("up", DType::f32, graph.values[x].type.shape);
-    active = node(graph, ops::activation, ops::ActivationAttrs{ops::ActivationKind::gelu_tanh}, {x}, "act");
+    active = node(graph, ops::unary, ops::UnaryAttrs{ops::UnaryKind::gelu_tanh}, {x}, "act");
   }
 };
 
@@ -22,7 +22,7 @@ TEST(GatedActivation, FusesTheActivationWithTheProductOnEitherSide) {
     EXPECT_EQ(run_alone(p.graph, "gated_activation"), 1);
     ASSERT_EQ(p.graph.nodes.size(), 1u);
     EXPECT_EQ(p.graph.nodes[0].op, &ops::gated_activation);
-    EXPECT_EQ(p.graph.nodes[0].attrs, Attrs(ops::ActivationAttrs{ops::ActivationKind::gelu_tanh}));
+    EXPECT_EQ(p.graph.nodes[0].attrs, Attrs(ops::UnaryAttrs{ops::UnaryKind::gelu_tanh}));
     EXPECT_EQ(p.graph.nodes[0].inputs, (std::vector<ValueId>{p.x, p.up}));
     EXPECT_EQ(p.graph.outputs[0].value, p.graph.nodes[0].outputs[0]);
   }

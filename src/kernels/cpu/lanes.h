@@ -106,6 +106,18 @@ HR_INLINE Lanes scale_by_power(Lanes a, Lanes magic) {
   return {_mm512_castsi512_ps(
       _mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(_mm512_castps_si512(magic.v), 23)))};
 }
+HR_INLINE Lanes sqrt(Lanes a) {
+  return {_mm512_sqrt_ps(a.v)};
+}
+// a = mantissa * 2^exponent with the mantissa in [1, 2), for positive normal a.
+HR_INLINE Lanes exponent_of(Lanes a) {
+  const __m512i biased = _mm512_srli_epi32(_mm512_castps_si512(a.v), 23);
+  return {_mm512_cvtepi32_ps(_mm512_sub_epi32(biased, _mm512_set1_epi32(127)))};
+}
+HR_INLINE Lanes mantissa_of(Lanes a) {
+  const __m512i digits = _mm512_and_si512(_mm512_castps_si512(a.v), _mm512_set1_epi32(0x007FFFFF));
+  return {_mm512_castsi512_ps(_mm512_or_si512(digits, _mm512_set1_epi32(0x3F800000)))};
+}
 
 #elif defined(HEADRACE_ISA_AVX2)
 
@@ -209,6 +221,24 @@ HR_INLINE Lanes scale_by_power(Lanes a, Lanes magic) {
   const __m256i hi = _mm256_slli_epi32(_mm256_castps_si256(magic.hi), 23);
   return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.lo), lo)),
           _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.hi), hi))};
+}
+HR_INLINE Lanes sqrt(Lanes a) {
+  return {_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)};
+}
+// a = mantissa * 2^exponent with the mantissa in [1, 2), for positive normal a.
+HR_INLINE __m256 exponent_of(__m256 a) {
+  const __m256i biased = _mm256_srli_epi32(_mm256_castps_si256(a), 23);
+  return _mm256_cvtepi32_ps(_mm256_sub_epi32(biased, _mm256_set1_epi32(127)));
+}
+HR_INLINE __m256 mantissa_of(__m256 a) {
+  const __m256i digits = _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(0x007FFFFF));
+  return _mm256_castsi256_ps(_mm256_or_si256(digits, _mm256_set1_epi32(0x3F800000)));
+}
+HR_INLINE Lanes exponent_of(Lanes a) {
+  return {exponent_of(a.lo), exponent_of(a.hi)};
+}
+HR_INLINE Lanes mantissa_of(Lanes a) {
+  return {mantissa_of(a.lo), mantissa_of(a.hi)};
 }
 
 #else
@@ -333,6 +363,22 @@ HR_INLINE Lanes scale_by_power(Lanes a, Lanes magic) {
     return reinterpret_cast<Quad>(reinterpret_cast<QuadBits>(a.v[i]) +
                                   (reinterpret_cast<QuadBits>(magic.v[i]) << 23));
   });
+}
+HR_INLINE Lanes sqrt(Lanes a) {
+  return each([&](int i) {
+    const Quad x = a.v[i];
+    return Quad{__builtin_sqrtf(x[0]), __builtin_sqrtf(x[1]), __builtin_sqrtf(x[2]), __builtin_sqrtf(x[3])};
+  });
+}
+// a = mantissa * 2^exponent with the mantissa in [1, 2), for positive normal a.
+HR_INLINE Lanes exponent_of(Lanes a) {
+  return each([&](int i) {
+    return __builtin_convertvector(reinterpret_cast<QuadBits>(a.v[i]) >> 23, Quad) - 127.0f;
+  });
+}
+HR_INLINE Lanes mantissa_of(Lanes a) {
+  return each(
+      [&](int i) { return reinterpret_cast<Quad>((reinterpret_cast<QuadBits>(a.v[i]) & 0x007FFFFFu) | 0x3F800000u); });
 }
 
 #endif
@@ -472,22 +518,37 @@ HR_INLINE void store(bf16* p, Lanes a) {
 
 // ---- functions: fixed polynomials, fitted for least relative error ------------------------------
 
-// e^x within 3e-7; 0 below -86.6 (2.4e-38), e^88 above 88. NaN stays NaN.
-HR_INLINE Lanes exp(Lanes x) {
-  const Lanes lowest = broadcast(-86.6f);
-  const Lanes clamped = max(lowest, min(broadcast(88.0f), x));
-  const Lanes magic = mul_add(clamped, broadcast(1.44269504f), broadcast(12582912.0f));
+// e^x = p * 2^n for |x| below some thousand; the low bits of `magic` hold n too.
+struct Exponential {
+  Lanes p, n, magic;
+};
+HR_INLINE Exponential split_exp(Lanes x) {
+  const Lanes magic = mul_add(x, broadcast(1.44269504f), broadcast(12582912.0f));
   const Lanes n = magic - broadcast(12582912.0f);
   // ln 2 in two parts; the first has 9 trailing zero bits, so that n times it is exact.
-  Lanes r = mul_add(n, broadcast(-0.693359375f), clamped);
+  Lanes r = mul_add(n, broadcast(-0.693359375f), x);
   r = mul_add(n, broadcast(2.12194440e-4f), r);
   Lanes p = broadcast(1.381446475e-3f);
   p = mul_add(p, r, broadcast(8.368780622e-3f));
   p = mul_add(p, r, broadcast(4.166839426e-2f));
   p = mul_add(p, r, broadcast(1.666652011e-1f));
   p = mul_add(p, r, broadcast(4.999999341e-1f));
-  p = mul_add(p * r, r, r) + broadcast(1.0f);
-  return if_less(x, lowest, zero(), scale_by_power(p, magic));
+  return {mul_add(p * r, r, r) + broadcast(1.0f), n, magic};
+}
+
+// e^x within 3e-7; 0 below -86.6 (2.4e-38), e^88 above 88. NaN stays NaN.
+HR_INLINE Lanes exp(Lanes x) {
+  const Lanes lowest = broadcast(-86.6f);
+  const Exponential e = split_exp(max(lowest, min(broadcast(88.0f), x)));
+  return if_less(x, lowest, zero(), scale_by_power(e.p, e.magic));
+}
+
+// The same over the whole range of float: subnormal results, infinity above. Two factors of the power of two, each of which is normal.
+HR_INLINE Lanes exp_full_range(Lanes x) {
+  const Exponential e = split_exp(max(broadcast(-105.0f), min(broadcast(89.0f), x)));
+  const Lanes half = mul_add(e.n, broadcast(0.5f), broadcast(12582912.0f));
+  const Lanes rest = e.n - (half - broadcast(12582912.0f)) + broadcast(12582912.0f);
+  return scale_by_power(e.p, half) * scale_by_power(broadcast(1.0f), rest);
 }
 
 HR_INLINE float exp(float x) {
@@ -511,6 +572,42 @@ HR_INLINE Lanes tanh(Lanes x) {
   return if_less(a, broadcast(0.625f), small, with_sign_of(large, x));
 }
 
+// Natural logarithm of a positive normal number within 2e-7, relative: x = m * 2^e with m in [0.7071, 1.4142).
+HR_INLINE Lanes log_of_normal(Lanes x) {
+  const Lanes one = broadcast(1.0f);
+  Lanes e = exponent_of(x), m = mantissa_of(x);
+  const Lanes root = broadcast(1.41421356f);
+  e = if_less(root, m, e + one, e);
+  m = if_less(root, m, m * broadcast(0.5f), m);
+  const Lanes f = m - one, u = f * f;
+  Lanes p = broadcast(-7.634429634e-2f);
+  p = mul_add(p, f, broadcast(1.276154965e-1f));
+  p = mul_add(p, f, broadcast(-1.316019446e-1f));
+  p = mul_add(p, f, broadcast(1.420176178e-1f));
+  p = mul_add(p, f, broadcast(-1.662335694e-1f));
+  p = mul_add(p, f, broadcast(2.000122666e-1f));
+  p = mul_add(p, f, broadcast(-2.500082254e-1f));
+  p = mul_add(p, f, broadcast(3.333333135e-1f));
+  // ln 2 in two parts, as in exp.
+  const Lanes low = mul_add(e, broadcast(-2.12194440e-4f), p * f * u);
+  return mul_add(e, broadcast(0.693359375f), f + mul_add(u, broadcast(-0.5f), low));
+}
+
+// The same for every x: minus infinity of 0, NaN below.
+HR_INLINE Lanes log(Lanes x) {
+  const Lanes infinity = broadcast(__builtin_inff()), lowest = broadcast(1.17549435e-38f);
+  const Lanes scaled = if_less(x, lowest, x * broadcast(0x1p23f), x);
+  const Lanes shift = if_less(x, lowest, broadcast(-15.9423847f), zero());  // -23 ln 2
+  const Lanes result = if_less(x, infinity, log_of_normal(scaled) + shift, x);
+  return if_less(zero(), x, result, if_less(x, zero(), broadcast(__builtin_nanf("")), x - infinity));
+}
+
+// log(1 + y) for y in [0, 1] within 3e-7, relative: what 1 + y loses is added again.
+HR_INLINE Lanes log1p_of_unit(Lanes y) {
+  const Lanes one = broadcast(1.0f), u = one + y;
+  return log_of_normal(u) + (y - (u - one)) / u;
+}
+
 // erfc(u) for u >= 0 within 2e-6 of itself: e^(-u^2) * t * R(t), t = 1 / (1 + u / 2).
 HR_INLINE Lanes erfc_of_positive(Lanes u) {
   const Lanes t = broadcast(1.0f) / mul_add(u, broadcast(0.5f), broadcast(1.0f));
@@ -524,6 +621,34 @@ HR_INLINE Lanes erfc_of_positive(Lanes u) {
   p = mul_add(p, t, broadcast(2.823216725e-1f));
   p = mul_add(p, t, broadcast(2.820895318e-1f));
   return exp(zero() - u * u) * t * p;
+}
+
+// Within 6e-7 of erf, relative: a polynomial below 0.9, 1 - erfc above.
+HR_INLINE Lanes erf(Lanes x) {
+  const Lanes a = absolute(x), u = x * x;
+  Lanes p = broadcast(8.369576972e-5f);
+  p = mul_add(p, u, broadcast(-8.142580627e-4f));
+  p = mul_add(p, u, broadcast(5.201021209e-3f));
+  p = mul_add(p, u, broadcast(-2.685939334e-2f));
+  p = mul_add(p, u, broadcast(1.128369570e-1f));
+  p = mul_add(p, u, broadcast(-3.761263490e-1f));
+  p = mul_add(p, u, broadcast(1.128379226f));
+  const Lanes large = broadcast(1.0f) - erfc_of_positive(a);
+  return if_less(a, broadcast(0.9f), x * p, with_sign_of(large, x));
+}
+
+// To the nearest integer, halves to even. What is 2^23 or more is an integer.
+HR_INLINE Lanes round_to_even(Lanes x) {
+  const Lanes a = absolute(x), shift = broadcast(8388608.0f);
+  return if_less(a, shift, with_sign_of((a + shift) - shift, x), x);
+}
+HR_INLINE Lanes floor(Lanes x) {
+  const Lanes r = round_to_even(x);
+  return if_less(x, r, r - broadcast(1.0f), r);
+}
+HR_INLINE Lanes ceil(Lanes x) {
+  const Lanes r = round_to_even(x);
+  return if_less(r, x, r + broadcast(1.0f), r);
 }
 
 }  // namespace

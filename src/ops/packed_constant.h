@@ -1,0 +1,21 @@
+#pragma once
+// Kernel::prepare for kernels that want one constant input packed. It stands here and not beside the kernels because their objects may
+// hold no shared code of the standard library (kernels/cpu/isa.h).
+
+#include "ops/op.h"
+
+namespace headrace::ops {
+
+// What run() finds in args.state: the packed bytes, 64-byte aligned. No state: the input was no constant.
+struct PackedConstant final : KernelState {
+  ~PackedConstant() override;
+  const std::byte* data = nullptr;
+  std::shared_ptr<const std::byte[]> owner;
+};
+
+// The packed form of input `input`, or null where it is no constant. `form` and `parameter` name the packing; the input's type is added.
+Result<std::shared_ptr<const KernelState>> pack_constant(const NodeSetup& setup, int input, std::string_view form, int64_t parameter,
+                                                         uint64_t bytes,
+                                                         void (*pack)(const NodeSizes& sizes, const std::byte* constant, std::byte* out));
+
+}  // namespace headrace::ops
