@@ -71,12 +71,6 @@ Tensor copy_of(const TensorView& view) {
   return tensor;
 }
 
-bool draws(const Node& node) {
-  static constexpr std::string_view kNames[] = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
-                                                "Dropout"};
-  return std::ranges::find(kNames, node.op) != std::end(kNames);
-}
-
 }  // namespace
 
 Status RunBudget::charge(uint64_t bytes) {
@@ -270,7 +264,7 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
     });
     const LowerRow* lowering = find_lowering(step.node->op);
     if (lowering == nullptr || !lowering->lower(context)) {
-      ops::HostAttrs attrs{step.node->op, make_host_node(*step.node, step.opset, *step.row), {}, !draws(*step.node)};
+      ops::HostAttrs attrs{step.node->op, make_host_node(*step.node, step.opset, *step.row), {}, step.row->traits.pure};
       std::vector<ValueId> inputs;
       for (const int id : step.inputs) inputs.push_back(id < 0 ? kNone : value_of(id));
       for (const ValueFact& fact : output_facts) {

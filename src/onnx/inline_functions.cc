@@ -4,35 +4,11 @@
 
 #include <algorithm>
 #include <string_view>
-#include <tuple>
 
+#include "onnx/function.h"
 #include "onnx/interpreter.h"
 
 namespace headrace::onnx {
-
-std::vector<Node> bind_attributes(std::span<const Node> nodes, const std::map<std::string, Attribute>& given) {
-  std::vector<Node> bound(nodes.begin(), nodes.end());
-  for (Node& node : bound) {
-    for (auto it = node.attributes.begin(); it != node.attributes.end();) {
-      Attribute& attribute = it->second;
-      if (!attribute.reference.empty()) {
-        const auto found = given.find(attribute.reference);
-        if (found == given.end()) {
-          it = node.attributes.erase(it);
-          continue;
-        }
-        attribute = found->second;
-      }
-      for (std::shared_ptr<const Graph>& graph : attribute.graphs) {
-        Graph copy = *graph;
-        copy.nodes = bind_attributes(copy.nodes, given);
-        graph = std::make_shared<const Graph>(std::move(copy));
-      }
-      ++it;
-    }
-  }
-  return bound;
-}
 
 namespace {
 
@@ -58,8 +34,7 @@ class Renames {
 
 class Inliner {
  public:
-  explicit Inliner(const Model& model) : model_(model) {
-    for (const Function& function : model.functions) functions_.emplace(std::tie(function.domain, function.name, function.overload), &function);
+  explicit Inliner(const Model& model) : functions_(model) {
     while (graph_uses(model.graph, mark_)) mark_ += "'";
   }
 
@@ -67,16 +42,14 @@ class Inliner {
     if (depth > Interpreter::kMaxDepth) return error(Code::resource_exhausted, "graphs and functions deeper than {}", Interpreter::kMaxDepth);
     std::vector<Node> to;
     for (size_t i = 0; i < from.size(); ++i) {
-      const auto found = functions_.find(std::tie(from[i].domain, from[i].op, from[i].overload));
-      const Status status = found == functions_.end() ? keep(from[i], depth, to) : call(*found->second, from[i], depth, to);
+      const Function* function = functions_.find(from[i]);
+      const Status status = function == nullptr ? keep(from[i], depth, to) : call(*function, from[i], depth, to);
       if (!status.ok()) return tl::unexpected(status.with_context(from[i].describe(i)));
     }
     return to;
   }
 
  private:
-  using FunctionName = std::tuple<std::string_view, std::string_view, std::string_view>;  // domain, name, overload
-
   static bool graph_uses(const Graph& graph, const std::string& mark) {
     const auto uses = [&](const std::string& name) { return name.find(mark) != std::string::npos; };
     for (const ValueInfo& input : graph.inputs) {
@@ -115,13 +88,8 @@ class Inliner {
   }
 
   Status call(const Function& function, const Node& call, int depth, std::vector<Node>& to) {
-    if (call.inputs.size() > function.inputs.size() || call.outputs.size() > function.outputs.size()) {
-      return make_status(Code::malformed, "function {}: {} inputs and {} outputs asked for, it has {} and {}", function.name, call.inputs.size(),
-                         call.outputs.size(), function.inputs.size(), function.outputs.size());
-    }
     HR_RETURN_IF_ERROR(count());
-    std::map<std::string, Attribute> given = function.defaults;
-    for (const auto& [name, attribute] : call.attributes) given[name] = attribute;
+    HR_ASSIGN_OR_RETURN(std::vector<Node> body, bind_function(function, call));
     const std::string prefix = fmt::format("{}{}{}/", function.name, mark_, ++num_calls_);
     Renames names(nullptr);
     for (size_t i = 0; i < function.inputs.size(); ++i) names.set(function.inputs[i], i < call.inputs.size() ? call.inputs[i] : "");
@@ -135,7 +103,6 @@ class Inliner {
         names.set(function.outputs[i], wanted);
       }
     }
-    std::vector<Node> body = bind_attributes(function.nodes, given);
     rename(body, prefix, function.opsets, call.name, names);
     HR_ASSIGN_OR_RETURN(const std::vector<Node> inner, nodes(body, depth + 1));
     to.insert(to.end(), inner.begin(), inner.end());
@@ -182,8 +149,7 @@ class Inliner {
     return std::make_shared<const Graph>(std::move(copy));
   }
 
-  const Model& model_;
-  std::map<FunctionName, const Function*> functions_;
+  const FunctionTable functions_;
   std::string mark_ = "#";  // in no name of the model's own
   int64_t num_nodes_ = 0, num_calls_ = 0;
 };

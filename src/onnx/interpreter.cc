@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
-#include <tuple>
 
-#include "onnx/inline_functions.h"
+#include "onnx/function.h"
 #include "onnx/op.h"
 
 namespace headrace::onnx {
@@ -62,9 +60,7 @@ class Names {
 
 class Preparation {
  public:
-  explicit Preparation(const Model& model) {
-    for (const Function& function : model.functions) functions_.emplace(std::tie(function.domain, function.name, function.overload), &function);
-  }
+  explicit Preparation(const Model& model) : functions_(model) {}
 
   Status graph(const Graph& graph, const std::map<std::string, int64_t>& opsets, const Names* outer, int depth, Body& body);
 
@@ -73,10 +69,8 @@ class Preparation {
   Status step(const Node& node, size_t index, const std::map<std::string, int64_t>& opsets, Names& names, int depth, Body::Step& step);
   Status function(const Function& function, const Node& call, int depth, Body& body);
   Status outputs(std::span<const std::string> wanted, const Names& names, Body& body);
-  const Function* find_function(const Node& node) const;
 
-  using FunctionName = std::tuple<std::string_view, std::string_view, std::string_view>;  // domain, name, overload
-  std::map<FunctionName, const Function*> functions_;
+  const FunctionTable functions_;
   int64_t num_nodes_ = 0;
 };
 
@@ -93,15 +87,8 @@ Status Preparation::graph(const Graph& graph, const std::map<std::string, int64_
   return outputs(wanted, names, body);
 }
 
-// Attributes that a function's nodes refer to get the call's values, or the defaults.
 Status Preparation::function(const Function& function, const Node& call, int depth, Body& body) {
-  std::map<std::string, Attribute> given = function.defaults;
-  for (const auto& [name, attribute] : call.attributes) given[name] = attribute;
-  if (call.inputs.size() > function.inputs.size() || call.outputs.size() > function.outputs.size()) {
-    return make_status(Code::malformed, "function {}: {} inputs and {} outputs asked for, it has {} and {}", function.name, call.inputs.size(),
-                       call.outputs.size(), function.inputs.size(), function.outputs.size());
-  }
-  body.nodes = bind_attributes(function.nodes, given);
+  HR_ASSIGN_OR_RETURN(body.nodes, bind_function(function, call));
   Names names(nullptr);
   for (const std::string& input : function.inputs) body.inputs.push_back(names.define(input));
   HR_RETURN_IF_ERROR(steps(body.nodes, function.opsets, names, depth, body));
@@ -134,7 +121,7 @@ Status Preparation::step(const Node& node, size_t index, const std::map<std::str
     step.inputs.push_back(place);
   }
   const auto opset = opsets.find(node.domain);
-  if (const Function* called = find_function(node)) {
+  if (const Function* called = functions_.find(node)) {
     step.function = std::make_unique<Body>();
     HR_RETURN_IF_ERROR(function(*called, node, depth + 1, *step.function));
   } else {
@@ -197,11 +184,6 @@ Status Preparation::outputs(std::span<const std::string> wanted, const Names& na
     if (reader >= 0 && reader < static_cast<int>(body.steps.size())) body.steps[static_cast<size_t>(reader)].ends.push_back(slot);
   }
   return {};
-}
-
-const Function* Preparation::find_function(const Node& node) const {
-  const auto found = functions_.find(std::tie(node.domain, node.op, node.overload));
-  return found == functions_.end() ? nullptr : found->second;
 }
 
 // ---- running
@@ -305,9 +287,7 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
   bool fits = shape.size() == tensor->dims().size();
   for (size_t i = 0; fits && i < shape.size(); ++i) fits = shape[i].value < 0 || shape[i].value == tensor->dims()[i];
   if (fits) return {};
-  std::vector<std::string> dims;
-  for (const Type::Dim& dim : shape) dims.push_back(dim.value >= 0 ? std::to_string(dim.value) : dim.symbol.empty() ? "?" : dim.symbol);
-  return make_status(Code::invalid_argument, "input {}: want dims [{}], got [{}]", wanted.name, fmt::join(dims, ", "), fmt::join(tensor->dims(), ", "));
+  return make_status(Code::invalid_argument, "input {}: want dims {}, got [{}]", wanted.name, describe(shape), fmt::join(tensor->dims(), ", "));
 }
 
 }  // namespace

@@ -74,9 +74,12 @@ std::optional<std::vector<int64_t>> LowerContext::integers(int index) const {
   return known ? std::optional(values) : std::nullopt;
 }
 
-bool LowerContext::all_f32() const {
+bool LowerContext::all_f32_but(int input) const {
   const auto f32 = [](const ValueFact& fact) { return fact.left_out || fact.type.dtype == DType::f32; };
-  return std::ranges::all_of(inputs_, f32) && std::ranges::all_of(outputs_, f32);
+  for (int i = 0; i < num_inputs(); ++i) {
+    if (i != input && !f32(inputs_[static_cast<size_t>(i)])) return false;
+  }
+  return std::ranges::all_of(outputs_, f32);
 }
 
 Dims LowerContext::dims_of(ValueId value) const {
@@ -88,6 +91,10 @@ Dims LowerContext::dims_of(ValueId value) const {
 
 ValueId LowerContext::reshape(ValueId value, Dims dims) {
   if (value == kNone || dims_of(value) == dims) return value;
+  const headrace::Value& known = builder_.graph.values[static_cast<size_t>(value)];
+  if (known.role == ValueRole::constant) {
+    return builder_.graph.add_constant_bytes(known.name, known.type.dtype, value_type(known.type.dtype, dims).shape, known.bytes);
+  }
   return node(ops::reshape, ops::ReshapeAttrs{std::move(dims)}, {value});
 }
 

@@ -40,7 +40,8 @@ class LowerContext : public NodeReader {
   // A constant's integers (i64 or i32 of rank 0 or 1).
   std::optional<std::vector<int64_t>> integers(int index) const;
   using NodeReader::integers;
-  bool all_f32() const;  // every input that is there and every output
+  bool all_f32() const { return all_f32_but(-1); }  // every input that is there, and every output
+  bool all_f32_but(int input) const;                // the same, one input aside
 
   // Makes output `index`.
   void set(int index, ValueId value) { made_[static_cast<size_t>(index)] = value; }

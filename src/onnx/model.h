@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct Type {
   std::optional<std::vector<Dim>> shape;   // tensors; absent: not even the rank is known
   std::shared_ptr<const Type> element;     // sequences and optionals
 };
+
+std::string describe(std::span<const Type::Dim> shape);  // "[batch, 3, ?]"
+std::string describe(const Type& type);                  // "f32 [batch, 3, 224, 224]", "sequence of i64 [?]", "unknown"
 
 struct Attribute {
   enum class Kind : uint8_t { number, integer, text, tensor, graph, type, numbers, integers, texts, tensors, graphs };

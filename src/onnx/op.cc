@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "onnx/tensor_proto.h"
+
 namespace headrace::onnx {
 
 #define HR_OPS(family) std::span<const OpRow> ops_##family();
@@ -30,7 +32,7 @@ const char* kind_name(Attribute::Kind kind) {
   return names[static_cast<int>(kind)];
 }
 
-Result<const Attribute*> find_attribute(const OpContext& context, std::string_view name, Attribute::Kind kind) {
+Result<const Attribute*> find_attribute(const NodeReader& context, std::string_view name, Attribute::Kind kind) {
   const Attribute* found = context.attribute(name);
   if (found != nullptr && found->kind != kind) {
     return error(Code::malformed, "attribute {}: want {}, got {}", name, kind_name(kind), kind_name(found->kind));
@@ -54,7 +56,7 @@ const OpRow* find_op(std::string_view name, int64_t opset) {
 }
 
 OpContext::OpContext(const Node& node, int64_t opset, std::span<const Value> inputs, GraphRunner& graphs)
-    : node_(node), opset_(opset), inputs_(inputs), graphs_(graphs), outputs_(node.outputs.size()) {}
+    : NodeReader(node, opset), inputs_(inputs), graphs_(graphs), outputs_(node.outputs.size()) {}
 
 const Value& OpContext::value(int index) const {
   static const Value none;
@@ -63,7 +65,7 @@ const Value& OpContext::value(int index) const {
 
 bool OpContext::has_input(int index) const { return index < num_inputs() && value(index).has_value(); }
 
-bool OpContext::wants_output(int index) const { return index < num_outputs() && !node_.outputs[static_cast<size_t>(index)].empty(); }
+bool NodeReader::wants_output(int index) const { return index < num_outputs() && !node_.outputs[static_cast<size_t>(index)].empty(); }
 
 Result<const Tensor*> OpContext::input(int index) const {
   const Tensor* tensor = index < num_inputs() ? value(index).tensor() : nullptr;
@@ -82,39 +84,51 @@ Result<std::vector<int64_t>> OpContext::integers(int index) const {
   return values;
 }
 
-const Attribute* OpContext::attribute(std::string_view name) const {
+const Attribute* NodeReader::attribute(std::string_view name) const {
   const auto found = node_.attributes.find(std::string(name));
   return found == node_.attributes.end() ? nullptr : &found->second;
 }
 
-Result<int64_t> OpContext::integer(std::string_view name, int64_t otherwise) const {
+Result<int64_t> NodeReader::integer(std::string_view name, int64_t otherwise) const {
   HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::integer));
   return found == nullptr ? otherwise : found->integer;
 }
 
-Result<float> OpContext::number(std::string_view name, float otherwise) const {
+Result<float> NodeReader::number(std::string_view name, float otherwise) const {
   HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::number));
   return found == nullptr ? otherwise : found->number;
 }
 
-Result<std::string> OpContext::text(std::string_view name, std::string_view otherwise) const {
+Result<std::string> NodeReader::text(std::string_view name, std::string_view otherwise) const {
   HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::text));
   return found == nullptr ? std::string(otherwise) : found->text;
 }
 
-Result<std::vector<int64_t>> OpContext::integers(std::string_view name, std::vector<int64_t> otherwise) const {
+Result<std::vector<int64_t>> NodeReader::integers(std::string_view name, std::vector<int64_t> otherwise) const {
   HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::integers));
   return found == nullptr ? otherwise : found->integers;
 }
 
-Result<std::vector<float>> OpContext::numbers(std::string_view name, std::vector<float> otherwise) const {
+Result<std::vector<float>> NodeReader::numbers(std::string_view name, std::vector<float> otherwise) const {
   HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::numbers));
   return found == nullptr ? otherwise : found->numbers;
 }
 
-Result<std::vector<std::string>> OpContext::texts(std::string_view name, std::vector<std::string> otherwise) const {
+Result<std::vector<std::string>> NodeReader::texts(std::string_view name, std::vector<std::string> otherwise) const {
   HR_ASSIGN_OR_RETURN(const Attribute* found, find_attribute(*this, name, Attribute::Kind::texts));
   return found == nullptr ? otherwise : found->texts;
+}
+
+Result<DType> NodeReader::dtype_attribute(std::string_view name, DType otherwise) const {
+  HR_ASSIGN_OR_RETURN(const int64_t number, integer(name, 0));
+  if (number == 0) return otherwise;
+  return read_dtype(number);
+}
+
+Result<const Graph*> NodeReader::graph(std::string_view name) const {
+  const Attribute* found = attribute(name);
+  if (found == nullptr || found->graphs.size() != 1) return error(Code::malformed, "attribute {}: want a graph", name);
+  return found->graphs.front().get();
 }
 
 Result<Tensor*> OpContext::make(int index, DType dtype, Dims dims) {
@@ -165,6 +179,23 @@ Dims broadcast_strides(std::span<const int64_t> from, std::span<const int64_t> t
 
 std::string Node::describe(size_t index) const {
   return name.empty() ? fmt::format("node {} ({})", index, op) : fmt::format("node {} ({}, \"{}\")", index, op, name);
+}
+
+std::string describe(std::span<const Type::Dim> shape) {
+  std::vector<std::string> dims;
+  for (const Type::Dim& dim : shape) dims.push_back(dim.value >= 0 ? std::to_string(dim.value) : dim.symbol.empty() ? "?" : dim.symbol);
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+std::string describe(const Type& type) {
+  const auto element = [&] { return type.element == nullptr ? std::string("unknown") : describe(*type.element); };
+  switch (type.kind) {
+    case Type::Kind::unknown: return "unknown";
+    case Type::Kind::sequence: return "sequence of " + element();
+    case Type::Kind::optional: return "optional " + element();
+    case Type::Kind::tensor: break;
+  }
+  return type.shape ? fmt::format("{} {}", dtype_name(type.dtype), describe(*type.shape)) : std::string(dtype_name(type.dtype));
 }
 
 }  // namespace headrace::onnx

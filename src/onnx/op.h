@@ -2,7 +2,8 @@
 // Operators on the host, by the letter of the ONNX operator document: the meaning of every node. Slow loops are allowed here, wrong ones
 // are not; what is fast is the graph layer's business, which is measured against these.
 //
-// An operator is a row of a family's table: name, the opset from which its meaning holds, and a function. Of the rows of one name the one
+// An operator is a row of a family's table: name, the opset from which its meaning holds, what runs it, and what infers its
+// outputs' types. Of the rows of one name the one
 // with the highest opset that the model's does not exceed is taken. Families are files in onnx/ops/, listed in onnx/ops.def.
 
 #include <cstdint>
@@ -25,23 +26,17 @@ class GraphRunner {
   virtual Status charge(uint64_t bytes) = 0;
 };
 
-// One call of an operator. Errors that it returns need not name the node: the caller does.
-class OpContext {
+// What a node says of itself: its attributes, and which outputs are wanted. The node must outlive it.
+class NodeReader {
  public:
-  OpContext(const Node& node, int64_t opset, std::span<const Value> inputs, GraphRunner& graphs);
+  NodeReader(const Node& node, int64_t opset) : node_(node), opset_(opset) {}
 
   const Node& node() const { return node_; }
   int64_t opset() const { return opset_; }  // of the node's domain
 
-  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
-  bool has_input(int index) const;
   bool wants_output(int index) const;
-  const Value& value(int index) const;  // an empty one where the node has no such input
-  // A tensor input that must be there. Errors: malformed.
-  Result<const Tensor*> input(int index) const;
-  // One-dimensional (or scalar) integers of an i64 or i32 input. Errors: malformed.
-  Result<std::vector<int64_t>> integers(int index) const;
 
   // Attributes, or what stands for one that is not there. Errors: malformed for one of another kind.
   Result<int64_t> integer(std::string_view name, int64_t otherwise) const;
@@ -52,6 +47,29 @@ class OpContext {
   Result<std::vector<std::string>> texts(std::string_view name, std::vector<std::string> otherwise) const;
   const Attribute* attribute(std::string_view name) const;  // null when it is not there
   bool has(std::string_view name) const { return attribute(name) != nullptr; }
+  // An attribute that says an element type; `otherwise` when it is not there. Errors: malformed, unsupported.
+  Result<DType> dtype_attribute(std::string_view name, DType otherwise) const;
+  // The graph of an attribute that must be there. Errors: malformed.
+  Result<const Graph*> graph(std::string_view name) const;
+
+ private:
+  const Node& node_;
+  const int64_t opset_;
+};
+
+// One call of an operator. Errors that it returns need not name the node: the caller does.
+class OpContext : public NodeReader {
+ public:
+  OpContext(const Node& node, int64_t opset, std::span<const Value> inputs, GraphRunner& graphs);
+
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  bool has_input(int index) const;
+  const Value& value(int index) const;  // an empty one where the node has no such input
+  // A tensor input that must be there. Errors: malformed.
+  Result<const Tensor*> input(int index) const;
+  // One-dimensional (or scalar) integers of an i64 or i32 input. Errors: malformed.
+  Result<std::vector<int64_t>> integers(int index) const;
+  using NodeReader::integers;
 
   // Makes output `index`; its bytes are zero. Errors: resource_exhausted, malformed for dims below 0.
   Result<Tensor*> make(int index, DType dtype, Dims dims);
@@ -61,17 +79,26 @@ class OpContext {
   std::vector<Value> take_outputs() { return std::move(outputs_); }
 
  private:
-  const Node& node_;
-  const int64_t opset_;
   const std::span<const Value> inputs_;
   GraphRunner& graphs_;
   std::vector<Value> outputs_;
 };
 
+class InferContext;  // onnx/infer.h
+
+struct OpTraits {
+  // Bit i: the operator hands on elements of input i without looking at them, so that what is known of single ones stays known.
+  uint32_t moves = 0;
+  bool pure = true;  // the same inputs give the same outputs, and no graph is run
+};
+inline constexpr OpTraits kMovesFirst{.moves = 1}, kMovesAll{.moves = ~uint32_t{0}}, kNotPure{.pure = false};
+
 struct OpRow {
   std::string_view name;
   int since;  // opset
   Status (*run)(OpContext& context);
+  Status (*infer)(InferContext& context) = nullptr;  // the outputs' types from the inputs'; null: nothing is known of them
+  OpTraits traits;
 };
 
 // The row for a node of the standard domain at `opset`; null when there is none.

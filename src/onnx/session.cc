@@ -20,17 +20,4 @@ Result<std::map<std::string, Value>> Session::run(const std::map<std::string, Va
   return interpreter_->run(inputs, options_.limits);
 }
 
-std::string describe(const Type& type) {
-  switch (type.kind) {
-    case Type::Kind::unknown: return "unknown";
-    case Type::Kind::sequence: return "sequence of " + describe(*type.element);
-    case Type::Kind::optional: return "optional " + describe(*type.element);
-    case Type::Kind::tensor: break;
-  }
-  if (!type.shape) return std::string(dtype_name(type.dtype));
-  std::vector<std::string> dims;
-  for (const Type::Dim& dim : *type.shape) dims.push_back(dim.value >= 0 ? std::to_string(dim.value) : dim.symbol.empty() ? "?" : dim.symbol);
-  return fmt::format("{} [{}]", dtype_name(type.dtype), fmt::join(dims, ", "));
-}
-
 }  // namespace headrace::onnx

@@ -38,7 +38,4 @@ class Session {
   Options options_;
 };
 
-// "f32 [batch, 3, 224, 224]", "sequence of i64 [?]", "unknown".
-std::string describe(const Type& type);
-
 }  // namespace headrace::onnx

@@ -1,6 +1,7 @@
 // Attention with its caches and masks, rotary embeddings, linear attention, causal convolution with state.
 #include <algorithm>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 
 namespace headrace::onnx {
@@ -428,11 +429,103 @@ Status causal_conv_with_state(OpContext& context) {
   });
 }
 
+// ---- types
+
+// The dims of Q, K or V as far as they are known, in the words of Heads.
+struct HeadsFact {
+  std::optional<DType> dtype;
+  Dim batch, heads, length, size;
+  size_t rank = 0;  // 0: unknown
+  Shape shape() const {
+    if (rank == 3) return {batch, length, product(heads, size)};
+    return {batch, heads, length, size};
+  }
+};
+
+Result<HeadsFact> infer_heads(const InferContext& context, int index, int64_t heads, std::string_view name) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(index));
+  HeadsFact fact{x.dtype, {}, {}, {}, {}, 0};
+  if (!x.shape) return fact;
+  const Shape& s = *x.shape;
+  fact.rank = s.size();
+  if (s.size() == 4) return HeadsFact{x.dtype, s[0], s[1], s[2], s[3], 4};
+  if (s.size() != 3) return error(Code::malformed, "{}: want rank 3 or 4, got dims {}", name, describe(s));
+  if (heads < 1 || (is_known(s[2]) && s[2].value % heads != 0)) {
+    return error(Code::malformed, "{}: {} heads of dims {}", name, heads, describe(s));
+  }
+  const Dim count = dim_of(heads);
+  return HeadsFact{x.dtype, s[0], count, s[1], quotient(std::span(&s[2], 1), std::span(&count, 1)), 3};
+}
+
+Status infer_attention(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const int64_t q_heads, context.integer("q_num_heads", 0));
+  HR_ASSIGN_OR_RETURN(const int64_t kv_heads, context.integer("kv_num_heads", 0));
+  HR_ASSIGN_OR_RETURN(const HeadsFact q, infer_heads(context, 0, q_heads, "Q"));
+  HR_ASSIGN_OR_RETURN(const HeadsFact k, infer_heads(context, 1, kv_heads, "K"));
+  HR_ASSIGN_OR_RETURN(const HeadsFact v, infer_heads(context, 2, kv_heads, "V"));
+  HR_ASSIGN_OR_RETURN(const Dim batch, agreed(q.batch, k.batch, "K's batch"));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const Dim size, agreed(q.size, k.size, "K's head size"));
+  HR_ASSIGN_OR_RETURN(const Dim length, agreed(k.length, v.length, "V's length"));
+  Dim past = dim_of(0);
+  if (context.has_input(4)) {
+    HR_ASSIGN_OR_RETURN(const TensorFact past_key, context.input(4));
+    HR_RETURN_IF_ERROR(want_rank(past_key, 4, "past_key"));
+    past = past_key.shape ? (*past_key.shape)[2] : Dim();
+  }
+  const Dim total = sum(past, length);
+  std::optional<Shape> result;
+  if (q.rank != 0) {
+    HeadsFact y = q;
+    y.size = v.size;
+    result = y.shape();
+  }
+  const auto four = [&](Dim heads, Dim rows, Dim columns) -> std::optional<Shape> { return Shape{batch, heads, rows, columns}; };
+  context.set(0, q.dtype, result);
+  context.set(1, q.dtype, four(k.heads, total, k.size));
+  context.set(2, v.dtype, four(k.heads, total, v.size));
+  context.set(3, q.dtype, four(q.heads, q.length, total));
+  return {};
+}
+
+Status infer_rotary_embedding(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const int64_t heads, context.integer("num_heads", 0));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const HeadsFact x, infer_heads(context, 0, heads, "X"));
+  return infer_same(context);
+}
+
+Status infer_linear_attention(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const int64_t q_heads, context.integer("q_num_heads", 0));
+  HR_ASSIGN_OR_RETURN(const int64_t kv_heads, context.integer("kv_num_heads", 0));
+  HR_ASSIGN_OR_RETURN(const HeadsFact q, infer_heads(context, 0, q_heads, "query"));
+  HR_ASSIGN_OR_RETURN(const HeadsFact k, infer_heads(context, 1, kv_heads, "key"));
+  HR_ASSIGN_OR_RETURN(const HeadsFact v, infer_heads(context, 2, kv_heads, "value"));
+  context.set(0, q.dtype, Shape{q.batch, q.length, product(q.heads, v.size)});
+  std::optional<DType> state = q.dtype;
+  if (context.has_input(3)) {
+    HR_ASSIGN_OR_RETURN(const TensorFact past, context.input(3));
+    state = past.dtype;
+  }
+  context.set(1, state, Shape{q.batch, k.heads, k.size, v.size});
+  return {};
+}
+
+Status infer_causal_conv(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact w, context.input(1));
+  HR_RETURN_IF_ERROR(want_rank(x, 3, "input"));
+  HR_RETURN_IF_ERROR(want_rank(w, 3, "weight"));
+  context.set(0, x.dtype, x.shape);
+  Shape state = x.shape.value_or(unknown_shape(3));
+  state[2] = w.shape && is_known((*w.shape)[2]) && (*w.shape)[2].value > 0 ? dim_of((*w.shape)[2].value - 1) : Dim();
+  context.set(1, x.dtype, std::move(state));
+  return {};
+}
+
 constexpr OpRow kRows[] = {
-    {"Attention", 23, attention},
-    {"CausalConvWithState", 27, causal_conv_with_state},
-    {"LinearAttention", 27, linear_attention},
-    {"RotaryEmbedding", 23, rotary_embedding},
+    {"Attention", 23, attention, infer_attention},
+    {"CausalConvWithState", 27, causal_conv_with_state, infer_causal_conv},
+    {"LinearAttention", 27, linear_attention, infer_linear_attention},
+    {"RotaryEmbedding", 23, rotary_embedding, infer_rotary_embedding},
 };
 
 }  // namespace

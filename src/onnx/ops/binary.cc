@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 
 namespace headrace::onnx {
@@ -320,31 +321,134 @@ Status where(OpContext& context) {
   return {};
 }
 
+// ---- types
+
+// As infer_broadcast; sums and products of dims that are known one by one stay known.
+template <class Op>
+Status infer_arithmetic(InferContext& context, Op op) {
+  HR_RETURN_IF_ERROR(infer_broadcast(context));
+  if (context.num_inputs() != 2 || (!context.fact(0).elements && !context.fact(1).elements)) return {};
+  Elements parts[2];
+  for (int i = 0; i < 2; ++i) {
+    HR_ASSIGN_OR_RETURN(const TensorFact input, context.input(i));
+    if (!input.dtype || !input.shape || input.shape->size() > 1) return {};
+    HR_ASSIGN_OR_RETURN(const std::optional<Elements> listed, context.elements(i));
+    if (!listed) return {};
+    parts[i] = *listed;
+  }
+  const auto& [a, b] = parts;
+  if (a.size() != b.size() && a.size() != 1 && b.size() != 1) return {};
+  Elements results;
+  for (size_t i = 0; i < (a.size() == 1 ? b.size() : a.size()); ++i) results.push_back(op(a[a.size() == 1 ? 0 : i], b[b.size() == 1 ? 0 : i]));
+  const bool scalar = context.fact(0).type.shape->empty() && context.fact(1).type.shape->empty();
+  context.set_elements(0, context.fact(0).type.dtype, scalar ? 0 : 1, std::move(results));
+  return {};
+}
+
+// op(a, b) of numbers that fit; else what `otherwise` says of the elements.
+template <class Op, class Otherwise>
+Element computed(const Element& a, const Element& b, Op op, Otherwise otherwise) {
+  int64_t result = 0;
+  if (a.number && b.number) return op(*a.number, *b.number, &result) ? Element() : Element{result, ""};
+  return otherwise(a, b);
+}
+
+Status infer_add(InferContext& context) {
+  return infer_arithmetic(context, [](const Element& a, const Element& b) {
+    return computed(a, b, [](int64_t x, int64_t y, int64_t* to) { return __builtin_add_overflow(x, y, to); },
+                    [](const Element& x, const Element& y) { return x.number == 0 ? y : y.number == 0 ? x : Element(); });
+  });
+}
+Status infer_sub(InferContext& context) {
+  return infer_arithmetic(context, [](const Element& a, const Element& b) {
+    return computed(a, b, [](int64_t x, int64_t y, int64_t* to) { return __builtin_sub_overflow(x, y, to); },
+                    [](const Element& x, const Element& y) {
+                      if (!x.symbol.empty() && x.symbol == y.symbol) return Element{0, ""};
+                      return y.number == 0 ? x : Element();
+                    });
+  });
+}
+Status infer_mul(InferContext& context) {
+  return infer_arithmetic(context, [](const Element& a, const Element& b) {
+    return computed(a, b, [](int64_t x, int64_t y, int64_t* to) { return __builtin_mul_overflow(x, y, to); },
+                    [](const Element& x, const Element& y) {
+                      if (x.number == 0 || y.number == 0) return Element{0, ""};
+                      return x.number == 1 ? y : y.number == 1 ? x : Element();
+                    });
+  });
+}
+Status infer_div(InferContext& context) {
+  return infer_arithmetic(context, [](const Element& a, const Element& b) {
+    const auto divide = [](int64_t x, int64_t y, int64_t* to) {
+      if (y == 0 || y == -1) return true;
+      *to = x / y;
+      return false;
+    };
+    return computed(a, b, divide, [](const Element& x, const Element& y) { return y.number == 1 ? x : Element(); });
+  });
+}
+
+Status infer_pow(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact base, context.input(0));
+  HR_ASSIGN_OR_RETURN(std::optional<Shape> shape, broadcast_inputs(context, 0, 2));
+  context.set(0, base.dtype, std::move(shape));
+  return {};
+}
+
+Status infer_logical(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact a, context.input(0));
+  HR_RETURN_IF_ERROR(want_dtype(a, DType::boolean, "input 0"));
+  return infer_compare(context);
+}
+
+Status infer_prelu(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact slope, context.input(1));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const auto common, broadcast_inputs(context, 0, 2));
+  if (x.shape && slope.shape && slope.shape->size() > x.shape->size()) {
+    return make_status(Code::malformed, "slope: dims {} do not go into {}", describe(*slope.shape), describe(*x.shape));
+  }
+  HR_ASSIGN_OR_RETURN(const auto dtype, same_dtype(x, slope));
+  context.set(0, dtype, x.shape);
+  return {};
+}
+
+Status infer_where(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact condition, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(1));
+  HR_ASSIGN_OR_RETURN(const TensorFact y, context.input(2));
+  HR_RETURN_IF_ERROR(want_dtype(condition, DType::boolean, "condition"));
+  HR_ASSIGN_OR_RETURN(const auto dtype, same_dtype(x, y));
+  HR_ASSIGN_OR_RETURN(std::optional<Shape> shape, broadcast_inputs(context, 0, 3));
+  context.set(0, dtype, std::move(shape));
+  return {};
+}
+
 constexpr OpRow kRows[] = {
-    {"Add", 7, add},
-    {"And", 7, logical_and},
-    {"BitShift", 11, bit_shift},
-    {"BitwiseAnd", 18, bitwise_and},
-    {"BitwiseOr", 18, bitwise_or},
-    {"BitwiseXor", 18, bitwise_xor},
-    {"Div", 7, div},
-    {"Equal", 7, equal},
-    {"Greater", 7, greater},
-    {"GreaterOrEqual", 12, greater_or_equal},
-    {"Less", 7, less},
-    {"LessOrEqual", 12, less_or_equal},
-    {"Max", 6, max},
-    {"Mean", 6, mean},
-    {"Min", 6, min},
-    {"Mod", 10, mod},
-    {"Mul", 7, mul},
-    {"Or", 7, logical_or},
-    {"PRelu", 7, prelu},
-    {"Pow", 7, pow},
-    {"Sub", 7, sub},
-    {"Sum", 6, sum},
-    {"Where", 9, where},
-    {"Xor", 7, logical_xor},
+    {"Add", 7, add, infer_add},
+    {"And", 7, logical_and, infer_logical},
+    {"BitShift", 11, bit_shift, infer_broadcast},
+    {"BitwiseAnd", 18, bitwise_and, infer_broadcast},
+    {"BitwiseOr", 18, bitwise_or, infer_broadcast},
+    {"BitwiseXor", 18, bitwise_xor, infer_broadcast},
+    {"Div", 7, div, infer_div},
+    {"Equal", 7, equal, infer_compare},
+    {"Greater", 7, greater, infer_compare},
+    {"GreaterOrEqual", 12, greater_or_equal, infer_compare},
+    {"Less", 7, less, infer_compare},
+    {"LessOrEqual", 12, less_or_equal, infer_compare},
+    {"Max", 6, max, infer_broadcast},
+    {"Mean", 6, mean, infer_broadcast},
+    {"Min", 6, min, infer_broadcast},
+    {"Mod", 10, mod, infer_broadcast},
+    {"Mul", 7, mul, infer_mul},
+    {"Or", 7, logical_or, infer_logical},
+    {"PRelu", 7, prelu, infer_prelu},
+    {"Pow", 7, pow, infer_pow},
+    {"Sub", 7, sub, infer_sub},
+    {"Sum", 6, sum, infer_broadcast},
+    {"Where", 9, where, infer_where, {.moves = 0b110}},
+    {"Xor", 7, logical_xor, infer_logical},
 };
 
 }  // namespace

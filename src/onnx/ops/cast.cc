@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "onnx/infer.h"
 #include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
@@ -130,7 +131,7 @@ Status cast_to(OpContext& context, DType to, const Rules& rules) {
   return {};
 }
 
-Result<Rules> rules_of(const OpContext& context) {
+Result<Rules> rules_of(const NodeReader& context) {
   HR_ASSIGN_OR_RETURN(const int64_t saturate, context.integer("saturate", 1));
   HR_ASSIGN_OR_RETURN(const std::string mode, context.text("round_mode", "up"));
   if (mode != "up" && mode != "down" && mode != "nearest")
@@ -138,9 +139,9 @@ Result<Rules> rules_of(const OpContext& context) {
   return Rules{saturate != 0, mode == "up" ? ScaleRounding::up : mode == "down" ? ScaleRounding::down : ScaleRounding::nearest};
 }
 
-Result<DType> target_of(const OpContext& context) {
+Result<DType> target_of(const NodeReader& context) {
   if (!context.has("to")) return error(Code::malformed, "attribute to: want an element type, got none");
-  return dtype_attribute(context, "to", DType::f32);
+  return context.dtype_attribute("to", DType::f32);
 }
 
 Status cast(OpContext& context) {
@@ -185,7 +186,25 @@ Status bit_cast(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"BitCast", 26, bit_cast}, {"Cast", 6, cast}, {"CastLike", 15, cast_like}};
+// ---- types
+
+Status infer_cast(InferContext& context) {
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const DType to, target_of(context));
+  return infer_same_with(context, "to");
+}
+
+Status infer_cast_like(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact like, context.input(1));
+  context.set(0, like.dtype, std::move(x.shape));
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"BitCast", 26, bit_cast, infer_cast},
+    {"Cast", 6, cast, infer_cast, kMovesFirst},
+    {"CastLike", 15, cast_like, infer_cast_like},
+};
 
 }  // namespace
 

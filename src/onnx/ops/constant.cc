@@ -1,12 +1,12 @@
 // Values out of nothing: Constant, ConstantOfShape, Identity.
 #include <cstring>
 
-#include "onnx/op.h"
+#include "onnx/infer.h"
 
 namespace headrace::onnx {
 namespace {
 
-Result<Tensor> tensor_attribute(const OpContext& context, std::string_view name) {
+Result<Tensor> tensor_attribute(const NodeReader& context, std::string_view name) {
   const Attribute* attribute = context.attribute(name);
   if (attribute == nullptr || attribute->tensors.size() != 1) return error(Code::malformed, "attribute {}: want a tensor", name);
   return attribute->tensors.front();
@@ -18,7 +18,7 @@ Tensor list_of(const std::vector<T>& values) {
 }
 
 // The value of whichever of the attributes is there.
-Result<Tensor> constant_value(const OpContext& context) {
+Result<Tensor> constant_value(const NodeReader& context) {
   if (context.has("value")) return tensor_attribute(context, "value");
   if (context.has("value_float")) return context.number("value_float", 0).map(Tensor::scalar<float>);
   if (context.has("value_floats")) return context.numbers("value_floats", {}).map(list_of<float>);
@@ -54,7 +54,40 @@ Status identity(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"Constant", 1, constant}, {"ConstantOfShape", 9, constant_of_shape}, {"Identity", 1, identity}};
+// ---- types
+
+Status infer_constant(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(Tensor value, constant_value(context));
+  context.set_constant(0, std::move(value));
+  return {};
+}
+
+Status infer_constant_of_shape(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const std::optional<Elements> listed, context.elements(0));
+  DType dtype = DType::f32;
+  if (context.has("value")) {
+    HR_ASSIGN_OR_RETURN(const Tensor fill, tensor_attribute(context, "value"));
+    dtype = fill.dtype();
+  }
+  std::optional<Shape> shape;
+  if (listed) {
+    HR_ASSIGN_OR_RETURN(shape, shape_of(*listed));
+  }
+  context.set(0, dtype, std::move(shape));
+  return {};
+}
+
+Status infer_identity(InferContext& context) {
+  if (!context.has_input(0)) return make_status(Code::malformed, "input 0: none");
+  context.set(0, context.fact(0));
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"Constant", 1, constant, infer_constant},
+    {"ConstantOfShape", 9, constant_of_shape, infer_constant_of_shape},
+    {"Identity", 1, identity, infer_identity},
+};
 
 }  // namespace
 

@@ -4,16 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "onnx/op.h"
+#include "onnx/infer.h"
 
 namespace headrace::onnx {
 namespace {
-
-Result<const Graph*> body_of(const OpContext& context, std::string_view name) {
-  const Attribute* attribute = context.attribute(name);
-  if (attribute == nullptr || attribute->graphs.size() != 1) return error(Code::malformed, "attribute {}: want a graph", name);
-  return attribute->graphs.front().get();
-}
 
 Result<bool> truth(const Tensor& tensor) {
   if (tensor.dtype() != DType::boolean || tensor.elements() != 1) {
@@ -25,7 +19,7 @@ Result<bool> truth(const Tensor& tensor) {
 Status run_if(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* condition, context.input(0));
   HR_ASSIGN_OR_RETURN(const bool taken, truth(*condition));
-  HR_ASSIGN_OR_RETURN(const Graph* graph, body_of(context, taken ? "then_branch" : "else_branch"));
+  HR_ASSIGN_OR_RETURN(const Graph* graph, context.graph(taken ? "then_branch" : "else_branch"));
   HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, context.graphs().run(*graph, {}));
   if (static_cast<int>(outputs.size()) < context.num_outputs()) {
     return make_status(Code::malformed, "the branch has {} outputs, the node {}", outputs.size(), context.num_outputs());
@@ -99,7 +93,7 @@ Tensor empty_collection(const ValueInfo& declared) {
 }
 
 Status run_loop(OpContext& context) {
-  HR_ASSIGN_OR_RETURN(const Graph* body, body_of(context, "body"));
+  HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
   int64_t most = std::numeric_limits<int64_t>::max();
   bool go_on = true;
   if (context.has_input(0)) {
@@ -195,7 +189,7 @@ Result<std::vector<Tensor>> tensors_from(const OpContext& context, int first) {
   return tensors;
 }
 
-Status check_scan(const OpContext& context, const Graph& body, int64_t scanned, int fixed) {
+Status check_scan(const NodeReader& context, const Graph& body, int64_t scanned, int fixed) {
   const int64_t carried = context.num_inputs() - fixed - scanned;
   if (scanned < 1 || carried < 0 || static_cast<int64_t>(body.inputs.size()) != context.num_inputs() - fixed ||
       static_cast<int64_t>(body.outputs.size()) < carried) {
@@ -206,7 +200,7 @@ Status check_scan(const OpContext& context, const Graph& body, int64_t scanned, 
 }
 
 Status run_scan(OpContext& context) {
-  HR_ASSIGN_OR_RETURN(const Graph* body, body_of(context, "body"));
+  HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
   HR_ASSIGN_OR_RETURN(const int64_t scanned, context.integer("num_scan_inputs", 0));
   HR_RETURN_IF_ERROR(check_scan(context, *body, scanned, 0));
   HR_ASSIGN_OR_RETURN(const auto input_axes, context.integers("scan_input_axes", {}));
@@ -225,7 +219,7 @@ Status run_scan(OpContext& context) {
 
 // Opset 8: every value has a leading batch axis, sequences may be shorter than the longest, an input before all others says how long.
 Status run_scan_batched(OpContext& context) {
-  HR_ASSIGN_OR_RETURN(const Graph* body, body_of(context, "body"));
+  HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
   HR_ASSIGN_OR_RETURN(const int64_t scanned, context.integer("num_scan_inputs", 0));
   HR_RETURN_IF_ERROR(check_scan(context, *body, scanned, 1));
   if (context.has_input(0)) return make_status(Code::unsupported, "Scan of opset 8 with sequence_lens");
@@ -259,7 +253,204 @@ Status run_scan_batched(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"If", 1, run_if}, {"Loop", 1, run_loop}, {"Scan", 8, run_scan_batched}, {"Scan", 9, run_scan}};
+// ---- types
+
+// The types alone: contents change from turn to turn.
+ValueFact without_contents(const ValueFact& fact) { return {.type = fact.type, .constant = {}, .elements = {}, .left_out = fact.left_out}; }
+
+Status infer_if(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact condition, context.input(0));
+  HR_RETURN_IF_ERROR(want_dtype(condition, DType::boolean, "the condition"));
+  HR_ASSIGN_OR_RETURN(const Graph* yes, context.graph("then_branch"));
+  HR_ASSIGN_OR_RETURN(const Graph* no, context.graph("else_branch"));
+  std::vector<ValueFact> outputs;
+  if (const Tensor* known = context.constant(0)) {
+    HR_ASSIGN_OR_RETURN(const bool taken, truth(*known));
+    HR_ASSIGN_OR_RETURN(outputs, context.graphs().infer(taken ? *yes : *no, {}));
+  } else {
+    auto first = context.graphs().infer(*yes, {});
+    if (!first && first.error().code() == Code::resource_exhausted) return first.error();
+    auto second = context.graphs().infer(*no, {});
+    if (!second && (!first || second.error().code() == Code::resource_exhausted)) return second.error();
+    // A branch that would fail is one that is never taken.
+    if (!first || !second) {
+      outputs = std::move(first ? *first : *second);
+      for (ValueFact& output : outputs) output = without_contents(output);
+    } else {
+      for (size_t i = 0; i < std::min(first->size(), second->size()); ++i) outputs.push_back(common_fact((*first)[i], (*second)[i]));
+    }
+  }
+  if (std::ssize(outputs) < context.num_outputs()) {
+    return make_status(Code::malformed, "the branch has {} outputs, the node {}", outputs.size(), context.num_outputs());
+  }
+  for (int i = 0; i < context.num_outputs(); ++i) context.set(i, std::move(outputs[static_cast<size_t>(i)]));
+  return {};
+}
+
+// Infers a body until the types of `state` hold before and after every turn: what changes is forgotten, dim by dim, then the rank, then
+// all. Gives the body's outputs, of which those from `first` on are the state. `inputs(state)` are the body's inputs.
+template <class Inputs>
+Result<std::vector<ValueFact>> infer_turns(InferContext& context, const Graph& body, std::vector<ValueFact>& state, size_t first, Inputs inputs) {
+  for (ValueFact& fact : state) fact = without_contents(fact);
+  for (int turn = 0;; ++turn) {
+    HR_ASSIGN_OR_RETURN(std::vector<ValueFact> outputs, context.graphs().infer(body, inputs(state)));
+    if (outputs.size() < first + state.size()) {
+      return error(Code::malformed, "the body has {} outputs, the node carries {} values", outputs.size(), state.size());
+    }
+    bool stands = true;
+    for (size_t i = 0; i < state.size(); ++i) {
+      Type& before = state[i].type;
+      Type common = common_type(before, outputs[first + i].type);
+      if (same_type(common, before)) continue;
+      stands = false;
+      if (turn >= 1 && common.kind == Type::Kind::tensor) common.shape.reset();
+      before = turn >= 2 ? Type() : std::move(common);
+    }
+    if (stands) return outputs;
+  }
+}
+
+// What turns collect, side by side along `axis`, which counts in the result.
+Result<Type> collected_type(const Type& slice, int64_t axis, const Dim& turns) {
+  if (slice.kind != Type::Kind::tensor || !slice.shape) return slice.kind == Type::Kind::tensor ? tensor_type(slice.dtype, std::nullopt) : Type();
+  Shape shape = *slice.shape;
+  HR_ASSIGN_OR_RETURN(const int at, normalize_axis(axis, static_cast<int>(shape.size()) + 1));
+  shape.insert(shape.begin() + at, turns);
+  return tensor_type(slice.dtype, std::move(shape));
+}
+
+Status infer_loop(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
+  const auto carried = static_cast<size_t>(std::max(0, context.num_inputs() - 2));
+  if (body->inputs.size() != carried + 2 || body->outputs.size() < carried + 1) {
+    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node carries {} values", body->inputs.size(), body->outputs.size(),
+                       carried);
+  }
+  Dim turns;
+  if (context.has_input(0)) {
+    HR_ASSIGN_OR_RETURN(const std::optional<Elements> most, context.elements(0));
+    if (most && most->size() == 1) turns = most->front().number ? dim_of(std::max<int64_t>(*most->front().number, 0)) : dim_of(most->front());
+  }
+  bool starts = true;  // surely, unless there are no turns
+  if (context.has_input(1)) {
+    starts = false;
+    if (const Tensor* condition = context.constant(1)) {
+      HR_ASSIGN_OR_RETURN(starts, truth(*condition));
+      if (!starts) turns = dim_of(0);
+      starts = true;
+    }
+  }
+  std::vector<ValueFact> state;
+  for (size_t i = 0; i < carried; ++i) state.push_back(context.fact(static_cast<int>(i) + 2));
+  if (turns.value == 0 && starts) {
+    for (size_t i = 0; i < carried; ++i) context.set(static_cast<int>(i), std::move(state[i]));
+    for (size_t i = carried; i + 1 < body->outputs.size(); ++i) context.set(static_cast<int>(i), type_of(empty_collection(body->outputs[i + 1])));
+    return {};
+  }
+  HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> outputs, infer_turns(context, *body, state, 1, [](const std::vector<ValueFact>& now) {
+                        std::vector<ValueFact> inputs(2);
+                        inputs[0].type = tensor_type(DType::i64, Shape());
+                        inputs[1] = constant_fact(Tensor::scalar(true));  // or this turn would not be
+                        inputs.insert(inputs.end(), now.begin(), now.end());
+                        return inputs;
+                      }));
+  const Tensor* goes_on = outputs[0].constant ? &*outputs[0].constant : nullptr;
+  if (!starts || goes_on == nullptr) {
+    turns = {};
+  } else {
+    HR_ASSIGN_OR_RETURN(const bool all, truth(*goes_on));
+    if (!all) turns = turns.value > 0 || !context.has_input(0) ? dim_of(1) : Dim();
+  }
+  for (size_t i = 0; i < carried; ++i) context.set(static_cast<int>(i), std::move(state[i]));
+  for (size_t i = carried; i + 1 < outputs.size(); ++i) {
+    HR_ASSIGN_OR_RETURN(Type type, collected_type(outputs[i + 1].type, 0, turns));
+    context.set(static_cast<int>(i), std::move(type));
+  }
+  return {};
+}
+
+// A tensor's type without one axis, whose length every scanned input must have.
+Result<ValueFact> infer_slice_at(const Type& type, int64_t given, Dim& length) {
+  if (type.kind == Type::Kind::unknown) return ValueFact();
+  if (type.kind != Type::Kind::tensor) return error(Code::malformed, "a scanned input: want a tensor, got {}", describe(type));
+  if (!type.shape) return ValueFact{.type = type, .constant = {}, .elements = {}};
+  Shape shape = *type.shape;
+  HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, static_cast<int>(shape.size())));
+  HR_ASSIGN_OR_RETURN(length, agreed(length, shape[static_cast<size_t>(axis)], "scanned inputs"));
+  shape.erase(shape.begin() + axis);
+  return ValueFact{.type = tensor_type(type.dtype, std::move(shape)), .constant = {}, .elements = {}};
+}
+
+// `state` and `slices`: what one turn is given. The outputs' types, those of the state first.
+Result<std::vector<Type>> infer_scan_turns(InferContext& context, const Graph& body, std::vector<ValueFact> state, const std::vector<ValueFact>& slices,
+                                           const std::vector<int64_t>& output_axes, const Dim& length) {
+  HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> outputs, infer_turns(context, body, state, 0, [&](std::vector<ValueFact> now) {
+                        now.insert(now.end(), slices.begin(), slices.end());
+                        return now;
+                      }));
+  std::vector<Type> types;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (i < state.size()) {
+      types.push_back(state[i].type);
+      continue;
+    }
+    const size_t at = i - state.size();
+    HR_ASSIGN_OR_RETURN(Type type, collected_type(outputs[i].type, at < output_axes.size() ? output_axes[at] : 0, length));
+    types.push_back(std::move(type));
+  }
+  return types;
+}
+
+Status infer_scan(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
+  HR_ASSIGN_OR_RETURN(const int64_t scanned, context.integer("num_scan_inputs", 0));
+  HR_RETURN_IF_ERROR(check_scan(context, *body, scanned, 0));
+  HR_ASSIGN_OR_RETURN(const auto input_axes, context.integers("scan_input_axes", {}));
+  HR_ASSIGN_OR_RETURN(const auto output_axes, context.integers("scan_output_axes", {}));
+  const int carried = context.num_inputs() - static_cast<int>(scanned);
+  std::vector<ValueFact> state, slices;
+  Dim length;
+  for (int i = 0; i < carried; ++i) state.push_back(context.fact(i));
+  for (int i = carried; i < context.num_inputs(); ++i) {
+    const auto at = static_cast<size_t>(i - carried);
+    HR_ASSIGN_OR_RETURN(ValueFact slice, infer_slice_at(context.fact(i).type, at < input_axes.size() ? input_axes[at] : 0, length));
+    slices.push_back(std::move(slice));
+  }
+  HR_ASSIGN_OR_RETURN(std::vector<Type> types, infer_scan_turns(context, *body, std::move(state), slices, output_axes, length));
+  for (size_t i = 0; i < types.size(); ++i) context.set(static_cast<int>(i), std::move(types[i]));
+  return {};
+}
+
+Status infer_scan_batched(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
+  HR_ASSIGN_OR_RETURN(const int64_t scanned, context.integer("num_scan_inputs", 0));
+  HR_RETURN_IF_ERROR(check_scan(context, *body, scanned, 1));
+  const int carried = context.num_inputs() - 1 - static_cast<int>(scanned);
+  std::vector<ValueFact> state, slices;
+  Dim batch, length;
+  for (int i = 1; i < context.num_inputs(); ++i) {
+    HR_ASSIGN_OR_RETURN(ValueFact one, infer_slice_at(context.fact(i).type, 0, batch));
+    if (i - 1 < carried) {
+      state.push_back(std::move(one));
+      continue;
+    }
+    HR_ASSIGN_OR_RETURN(ValueFact slice, infer_slice_at(one.type, 0, length));
+    slices.push_back(std::move(slice));
+  }
+  HR_ASSIGN_OR_RETURN(const std::vector<Type> types, infer_scan_turns(context, *body, std::move(state), slices, {}, length));
+  for (size_t i = 0; i < types.size(); ++i) {
+    HR_ASSIGN_OR_RETURN(Type type, collected_type(types[i], 0, batch));
+    context.set(static_cast<int>(i), std::move(type));
+  }
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"If", 1, run_if, infer_if, kNotPure},
+    {"Loop", 1, run_loop, infer_loop, kNotPure},
+    {"Scan", 8, run_scan_batched, infer_scan_batched, kNotPure},
+    {"Scan", 9, run_scan, infer_scan, kNotPure},
+};
 
 }  // namespace
 

@@ -186,7 +186,7 @@ Status qlinear_conv(OpContext& context) {
 }
 
 // The window of the convolution that this one transposes: its input is our output and the other way round.
-Result<Window> transposed_window(const OpContext& context, std::span<const int64_t> spatial, const Dims& kernel) {
+Result<Window> transposed_window(const NodeReader& context, std::span<const int64_t> spatial, const Dims& kernel) {
   HR_ASSIGN_OR_RETURN(Window window, window_attributes(context, spatial, kernel));
   HR_ASSIGN_OR_RETURN(const std::string mode, auto_pad_of(context));
   const size_t rank = window.rank();
@@ -407,13 +407,114 @@ Status col2im(OpContext& context) {
   });
 }
 
+// ---- types
+
+// [batch, results, spatial...] of a convolution: x [batch, channels, spatial...], w [results, channels / group, kernel...].
+Result<std::optional<Shape>> infer_conv_shape(const InferContext& context, const TensorFact& x, const TensorFact& w) {
+  HR_RETURN_IF_ERROR(want_rank_from(x, 3, "X"));
+  HR_RETURN_IF_ERROR(want_rank_from(w, 3, "W"));
+  const size_t rank = x.shape ? x.shape->size() : w.shape ? w.shape->size() : 0;
+  if (rank == 0) return std::optional<Shape>();
+  HR_RETURN_IF_ERROR(want_rank(w, rank, "W"));
+  HR_ASSIGN_OR_RETURN(const int64_t group, context.integer("group", 1));
+  const Shape from = x.shape.value_or(unknown_shape(rank)), weights = w.shape.value_or(unknown_shape(rank));
+  const auto whole = [&](const Dim& dim) { return !is_known(dim) || dim.value % group == 0; };
+  if (group < 1 || !whole(from[1]) || !whole(weights[0]) ||
+      (is_known(from[1]) && is_known(weights[1]) && from[1].value / group != weights[1].value)) {
+    return error(Code::malformed, "group {}: X has dims {}, W dims {}", group, describe(from), describe(weights));
+  }
+  Shape shape = {from[0], weights[0]};
+  HR_ASSIGN_OR_RETURN(const Shape spatial, infer_windows(context, std::span(from).subspan(2), std::span(weights).subspan(2)));
+  shape.insert(shape.end(), spatial.begin(), spatial.end());
+  return std::optional(std::move(shape));
+}
+
+Status infer_conv(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact w, context.input(1));
+  HR_ASSIGN_OR_RETURN(const auto dtype, same_dtype(x, w));
+  HR_ASSIGN_OR_RETURN(std::optional<Shape> shape, infer_conv_shape(context, x, w));
+  context.set(0, dtype, std::move(shape));
+  return {};
+}
+
+Status infer_conv_integer(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact w, context.input(1));
+  HR_ASSIGN_OR_RETURN(std::optional<Shape> shape, infer_conv_shape(context, x, w));
+  context.set(0, DType::i32, std::move(shape));
+  return {};
+}
+
+Status infer_qlinear_conv(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact w, context.input(3));
+  HR_ASSIGN_OR_RETURN(const TensorFact zero, context.input(7));
+  HR_ASSIGN_OR_RETURN(std::optional<Shape> shape, infer_conv_shape(context, x, w));
+  context.set(0, zero.dtype, std::move(shape));
+  return {};
+}
+
+Status infer_conv_transpose(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact w, context.input(1));
+  HR_ASSIGN_OR_RETURN(const auto dtype, same_dtype(x, w));
+  HR_RETURN_IF_ERROR(want_rank_from(x, 3, "X"));
+  const size_t rank = x.shape ? x.shape->size() : w.shape ? w.shape->size() : 0;
+  if (rank < 3) {
+    context.set(0, dtype, std::nullopt);
+    return want_rank_from(w, 3, "W");
+  }
+  HR_RETURN_IF_ERROR(want_rank(w, rank, "W"));
+  HR_ASSIGN_OR_RETURN(const int64_t group, context.integer("group", 1));
+  const Shape from = x.shape.value_or(unknown_shape(rank)), weights = w.shape.value_or(unknown_shape(rank));
+  if (group < 1 || (is_known(from[1]) && (from[1].value % group != 0 || (is_known(weights[0]) && from[1].value != weights[0].value)))) {
+    return make_status(Code::malformed, "group {}: X has dims {}, W dims {}", group, describe(from), describe(weights));
+  }
+  Shape shape = {from[0], product(weights[1], dim_of(group))};
+  shape.resize(rank);
+  std::optional<Dims> kernel = known_dims(Shape(weights.begin() + 2, weights.end()));
+  if (!kernel && context.has("kernel_shape")) kernel = Dims();  // as the attribute says
+  if (kernel) {
+    // An axis that is not known is a large one, whose result does not count unless the attribute output_shape says it.
+    Dims spatial;
+    for (size_t i = 2; i < rank; ++i) spatial.push_back(is_known(from[i]) ? from[i].value : kMaxElements);
+    HR_ASSIGN_OR_RETURN(const Window window, transposed_window(context, spatial, *kernel));
+    for (size_t i = 2; i < rank; ++i) {
+      if (is_known(from[i]) || context.has("output_shape")) shape[i] = dim_of(window.input[i - 2]);
+    }
+  }
+  context.set(0, dtype, std::move(shape));
+  return {};
+}
+
+Status infer_col2im(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact input, context.input(0));
+  HR_RETURN_IF_ERROR(want_rank(input, 3, "input"));
+  HR_ASSIGN_OR_RETURN(const std::optional<Elements> image, context.elements(1));
+  HR_ASSIGN_OR_RETURN(const std::optional<Elements> block, context.elements(2));
+  std::optional<Shape> shape;
+  if (image) {
+    HR_ASSIGN_OR_RETURN(const Shape spatial, shape_of(*image));
+    const Shape from = input.shape.value_or(unknown_shape(3));
+    shape = Shape{from[0], Dim()};
+    if (block) {
+      HR_ASSIGN_OR_RETURN(const Shape taps, shape_of(*block));
+      (*shape)[1] = quotient(std::span(from).subspan(1, 1), taps);
+    }
+    shape->insert(shape->end(), spatial.begin(), spatial.end());
+  }
+  context.set(0, input.dtype, std::move(shape));
+  return {};
+}
+
 constexpr OpRow kRows[] = {
-    {"Col2Im", 18, col2im},
-    {"Conv", 1, conv},
-    {"ConvInteger", 10, conv_integer},
-    {"ConvTranspose", 1, conv_transpose},
-    {"DeformConv", 19, deform_conv},
-    {"QLinearConv", 10, qlinear_conv},
+    {"Col2Im", 18, col2im, infer_col2im},
+    {"Conv", 1, conv, infer_conv},
+    {"ConvInteger", 10, conv_integer, infer_conv_integer},
+    {"ConvTranspose", 1, conv_transpose, infer_conv_transpose},
+    {"DeformConv", 19, deform_conv, infer_conv},
+    {"QLinearConv", 10, qlinear_conv, infer_qlinear_conv},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 
 namespace headrace::onnx {
@@ -192,7 +193,39 @@ Status einsum(OpContext& context) {
   });
 }
 
-constexpr OpRow kRows[] = {{"Einsum", 12, einsum}};
+// ---- types
+
+Status infer_einsum(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const std::string text, context.text("equation", ""));
+  HR_ASSIGN_OR_RETURN(TensorFact first, context.input(0));
+  std::vector<int> ranks;
+  std::vector<Shape> shapes;
+  for (int i = 0; i < context.num_inputs(); ++i) {
+    HR_ASSIGN_OR_RETURN(const TensorFact input, context.input(i));
+    HR_ASSIGN_OR_RETURN(first.dtype, same_dtype(first, input));
+    if (!input.shape) continue;
+    ranks.push_back(static_cast<int>(input.shape->size()));
+    shapes.push_back(*input.shape);
+  }
+  context.set(0, first.dtype, std::nullopt);
+  if (static_cast<int>(ranks.size()) != context.num_inputs()) return {};
+  HR_ASSIGN_OR_RETURN(const Equation equation, parse_equation(text, ranks));
+  std::map<int, Dim> lengths;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    for (size_t k = 0; k < shapes[i].size(); ++k) {
+      Dim& length = lengths.try_emplace(equation.operands[i][k], shapes[i][k]).first->second;
+      HR_ASSIGN_OR_RETURN(length, broadcast(length, shapes[i][k]));
+    }
+  }
+  Shape result;
+  for (const int label : equation.result) result.push_back(lengths.at(label));
+  context.set(0, first.dtype, std::move(result));
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"Einsum", 12, einsum, infer_einsum},
+};
 
 }  // namespace
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "onnx/tensor_proto.h"
-
 namespace headrace::onnx {
 
 void copy_elements(Tensor& to, int64_t to_at, const Tensor& from, int64_t from_at, int64_t count) {
@@ -151,12 +149,6 @@ int64_t product(std::span<const int64_t> dims, int begin, int end) {
   int64_t result = 1;
   for (int i = begin; i < end; ++i) result *= dims[static_cast<size_t>(i)];
   return result;
-}
-
-Result<DType> dtype_attribute(const OpContext& context, std::string_view name, DType otherwise) {
-  HR_ASSIGN_OR_RETURN(const int64_t number, context.integer(name, 0));
-  if (number == 0) return otherwise;
-  return read_dtype(number);
 }
 
 Result<double> number_input(const OpContext& context, int index) {

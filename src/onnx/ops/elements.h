@@ -37,8 +37,6 @@ int64_t product(std::span<const int64_t> dims, int begin, int end);
 // The next index in row-major order; false behind the last.
 bool next_index(Dims& index, std::span<const int64_t> dims);
 
-// An attribute that says an element type; `otherwise` when it is not there. Errors: malformed, unsupported.
-Result<DType> dtype_attribute(const OpContext& context, std::string_view name, DType otherwise);
 
 // The only element of a tensor input, as T, from any integer or float type. Errors: malformed.
 Result<double> number_input(const OpContext& context, int index);

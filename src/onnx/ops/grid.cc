@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 
 namespace headrace::onnx {
@@ -220,7 +221,45 @@ Status grid_sample(OpContext& context) {
   return known ? status : unknown_type(x->dtype());
 }
 
-constexpr OpRow kRows[] = {{"AffineGrid", 20, affine_grid}, {"GridSample", 16, grid_sample}};
+// ---- types
+
+Status infer_affine_grid(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact theta, context.input(0));
+  HR_ASSIGN_OR_RETURN(const std::optional<Elements> size, context.elements(1));
+  std::optional<Shape> shape;
+  if (size) {
+    if (size->size() != 4 && size->size() != 5) return make_status(Code::malformed, "size: want 4 or 5 numbers, got {}", size->size());
+    HR_ASSIGN_OR_RETURN(shape, shape_of(*size));
+    shape->erase(shape->begin() + 1);
+    shape->push_back(dim_of(static_cast<int64_t>(size->size()) - 2));
+  }
+  context.set(0, theta.dtype, std::move(shape));
+  return {};
+}
+
+Status infer_grid_sample(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact grid, context.input(1));
+  HR_RETURN_IF_ERROR(want_rank_from(x, 3, "X"));
+  if (x.shape) HR_RETURN_IF_ERROR(want_rank(grid, x.shape->size(), "grid"));
+  const size_t rank = x.shape ? x.shape->size() : grid.shape ? grid.shape->size() : 0;
+  std::optional<Shape> shape;
+  if (rank >= 3) {
+    shape = unknown_shape(rank);
+    if (x.shape) std::copy_n(x.shape->begin(), 2, shape->begin());
+    if (grid.shape) {
+      HR_ASSIGN_OR_RETURN((*shape)[0], agreed((*shape)[0], (*grid.shape)[0], "grid's batch"));
+      std::copy(grid.shape->begin() + 1, grid.shape->end() - 1, shape->begin() + 2);
+    }
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"AffineGrid", 20, affine_grid, infer_affine_grid},
+    {"GridSample", 16, grid_sample, infer_grid_sample},
+};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "onnx/infer.h"
 #include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
@@ -15,16 +16,16 @@ Result<int64_t> place_of(int64_t index, int64_t length) {
   return index < 0 ? index + length : index;
 }
 
-Result<int> axis_of(const OpContext& context, const Tensor& data, int64_t otherwise) {
+Result<int> axis_of(const NodeReader& context, int rank, int64_t otherwise) {
   HR_ASSIGN_OR_RETURN(const int64_t axis, context.integer("axis", otherwise));
-  return normalize_axis(axis, data.rank());
+  return normalize_axis(axis, rank);
 }
 
 Status gather(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* data, context.input(0));
   HR_ASSIGN_OR_RETURN(const Tensor* indices, context.input(1));
   HR_ASSIGN_OR_RETURN(const Dims values, all_integers(context, 1));
-  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, *data, 0));
+  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, data->rank(), 0));
   Dims dims(data->dims().begin(), data->dims().begin() + axis);
   dims.insert(dims.end(), indices->dims().begin(), indices->dims().end());
   dims.insert(dims.end(), data->dims().begin() + axis + 1, data->dims().end());
@@ -71,7 +72,7 @@ Result<Dims> element_offsets(const OpContext& context, const Tensor& data, const
 Status gather_elements(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* data, context.input(0));
   HR_ASSIGN_OR_RETURN(const Tensor* indices, context.input(1));
-  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, *data, 0));
+  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, data->rank(), 0));
   HR_ASSIGN_OR_RETURN(const Dims offsets, element_offsets(context, *data, *indices, axis));
   HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, *data, indices->dims()));
   for (size_t i = 0; i < offsets.size(); ++i) copy_elements(*output, static_cast<int64_t>(i), *data, offsets[i]);
@@ -133,7 +134,7 @@ Status gather_nd(OpContext& context) {
 }
 
 enum class Reduction : uint8_t { none, add, mul, max, min };
-Result<Reduction> reduction_of(const OpContext& context) {
+Result<Reduction> reduction_of(const NodeReader& context) {
   HR_ASSIGN_OR_RETURN(const std::string name, context.text("reduction", "none"));
   if (name == "none") return Reduction::none;
   const bool known = name == "add" || name == "mul" || (context.opset() >= 18 && (name == "max" || name == "min"));
@@ -192,7 +193,7 @@ Status scatter_elements(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* data, context.input(0));
   HR_ASSIGN_OR_RETURN(const Tensor* indices, context.input(1));
   HR_ASSIGN_OR_RETURN(const Tensor* updates, context.input(2));
-  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, *data, 0));
+  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, data->rank(), 0));
   HR_ASSIGN_OR_RETURN(const Reduction reduction, reduction_of(context));
   HR_RETURN_IF_ERROR(check_updates(*data, *updates, indices->dims()));
   HR_ASSIGN_OR_RETURN(const Dims offsets, element_offsets(context, *data, *indices, axis));
@@ -225,7 +226,7 @@ Status scatter_nd(OpContext& context) {
 Status tensor_scatter(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* cache, context.input(0));
   HR_ASSIGN_OR_RETURN(const Tensor* update, context.input(1));
-  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, *cache, -2));
+  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, cache->rank(), -2));
   HR_ASSIGN_OR_RETURN(const std::string mode, context.text("mode", "linear"));
   if (mode != "linear" && mode != "circular")
     return make_status(Code::malformed, "mode: want linear or circular, got \"{}\"", mode);
@@ -266,7 +267,7 @@ Status compress(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* given, context.input(0));
   HR_ASSIGN_OR_RETURN(const Tensor* condition, context.input(1));
   const Tensor input = context.has("axis") ? *given : given->reshaped({given->elements()});
-  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, input, 0));
+  HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, input.rank(), 0));
   if (condition->dtype() != DType::boolean || condition->rank() != 1)
     return make_status(Code::malformed, "condition: want a list of bool");
   Dims places;
@@ -290,14 +291,112 @@ Status compress(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"Compress", 9, compress},
-                           {"Gather", 1, gather},
-                           {"GatherElements", 11, gather_elements},
-                           {"GatherND", 11, gather_nd},
-                           {"Scatter", 9, scatter_elements},
-                           {"ScatterElements", 11, scatter_elements},
-                           {"ScatterND", 11, scatter_nd},
-                           {"TensorScatter", 24, tensor_scatter}};
+// ---- types
+
+Status infer_gather(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact data, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact indices, context.input(1));
+  std::optional<Shape> shape;
+  if (data.shape) {
+    HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, static_cast<int>(data.shape->size()), 0));
+    if (indices.shape) {
+      shape = Shape(data.shape->begin(), data.shape->begin() + axis);
+      shape->insert(shape->end(), indices.shape->begin(), indices.shape->end());
+      shape->insert(shape->end(), data.shape->begin() + axis + 1, data.shape->end());
+    }
+  }
+  context.set(0, data.dtype, std::move(shape));
+  return {};
+}
+
+// The output has the dims of input 1; both have one rank.
+Status infer_gather_elements(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact data, context.input(0));
+  HR_ASSIGN_OR_RETURN(TensorFact indices, context.input(1));
+  if (data.shape) {
+    HR_ASSIGN_OR_RETURN([[maybe_unused]] const int axis, axis_of(context, static_cast<int>(data.shape->size()), 0));
+    HR_RETURN_IF_ERROR(want_rank(indices, data.shape->size(), "indices"));
+  }
+  if (!indices.shape && data.shape) indices.shape = unknown_shape(data.shape->size());
+  context.set(0, data.dtype, std::move(indices.shape));
+  return {};
+}
+
+Status infer_gather_nd(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact data, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact indices, context.input(1));
+  HR_ASSIGN_OR_RETURN(const int64_t batch_dims, context.integer("batch_dims", 0));
+  HR_RETURN_IF_ERROR(want_rank_from(data, 1, "data"));
+  HR_RETURN_IF_ERROR(want_rank_from(indices, 1, "indices"));
+  std::optional<Shape> shape;
+  if (data.shape && indices.shape && is_known(indices.shape->back())) {
+    const auto rank = static_cast<int64_t>(data.shape->size()), width = indices.shape->back().value;
+    if (batch_dims < 0 || batch_dims >= std::min<int64_t>(rank, std::ssize(*indices.shape)) || width < 1 || width > rank - batch_dims) {
+      return make_status(Code::malformed, "batch_dims {}: indices {} of data {}", batch_dims, describe(*indices.shape), describe(*data.shape));
+    }
+    shape = Shape(indices.shape->begin(), indices.shape->end() - 1);
+    shape->insert(shape->end(), data.shape->begin() + batch_dims + width, data.shape->end());
+  }
+  context.set(0, data.dtype, std::move(shape));
+  return {};
+}
+
+Status infer_scatter(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact data, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact updates, context.input(2));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const auto dtype, same_dtype(data, updates));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const Reduction reduction, reduction_of(context));
+  return infer_same(context);
+}
+
+Status infer_scatter_elements(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact data, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact indices, context.input(1));
+  if (data.shape) {
+    HR_ASSIGN_OR_RETURN([[maybe_unused]] const int axis, axis_of(context, static_cast<int>(data.shape->size()), 0));
+    HR_RETURN_IF_ERROR(want_rank(indices, data.shape->size(), "indices"));
+  }
+  return infer_scatter(context);
+}
+
+Status infer_tensor_scatter(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact cache, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact update, context.input(1));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const auto dtype, same_dtype(cache, update));
+  if (cache.shape) HR_RETURN_IF_ERROR(want_rank(update, cache.shape->size(), "update"));
+  return infer_same(context);
+}
+
+Status infer_compress(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact input, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact condition, context.input(1));
+  HR_RETURN_IF_ERROR(want_dtype(condition, DType::boolean, "condition"));
+  HR_RETURN_IF_ERROR(want_rank(condition, 1, "condition"));
+  std::optional<Shape> shape = input.shape;
+  if (!context.has("axis")) shape = unknown_shape(1);
+  if (shape) {
+    HR_ASSIGN_OR_RETURN(const int axis, axis_of(context, static_cast<int>(shape->size()), 0));
+    (*shape)[static_cast<size_t>(axis)] = {};
+    // Places that are taken are all inside, or the node fails.
+    if (const Tensor* chosen = context.constant(1)) {
+      if (chosen->dtype() != DType::boolean) return wrong_type(chosen->dtype());
+      (*shape)[static_cast<size_t>(axis)] = dim_of(std::ranges::count(chosen->values<bool>(), true));
+    }
+  }
+  context.set(0, input.dtype, std::move(shape));
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"Compress", 9, compress, infer_compress, kMovesFirst},
+    {"Gather", 1, gather, infer_gather, kMovesFirst},
+    {"GatherElements", 11, gather_elements, infer_gather_elements, kMovesFirst},
+    {"GatherND", 11, gather_nd, infer_gather_nd, kMovesFirst},
+    {"Scatter", 9, scatter_elements, infer_scatter_elements, {.moves = 0b101}},
+    {"ScatterElements", 11, scatter_elements, infer_scatter_elements, {.moves = 0b101}},
+    {"ScatterND", 11, scatter_nd, infer_scatter, {.moves = 0b101}},
+    {"TensorScatter", 24, tensor_scatter, infer_tensor_scatter},
+};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
 // MatMul, Gemm, their integer and quantized forms, Det.
+#include "onnx/infer.h"
 #include "onnx/ops/matmul.h"
 
 namespace headrace::onnx {
@@ -209,9 +210,95 @@ Status det(OpContext& context) {
   return put(context, 0, input->dtype(), batch, results);
 }
 
+// ---- types
+
+// Dims of a product by numpy's rules, where both ranks are known.
+Result<std::optional<Shape>> infer_product(const TensorFact& a, const TensorFact& b) {
+  HR_RETURN_IF_ERROR(want_rank_from(a, 1, "A"));
+  HR_RETURN_IF_ERROR(want_rank_from(b, 1, "B"));
+  if (!a.shape || !b.shape) return std::optional<Shape>();
+  const Shape &x = *a.shape, &y = *b.shape;
+  const bool a_vector = x.size() == 1, b_vector = y.size() == 1;
+  const Dim &columns = x.back(), &rows = b_vector ? y[0] : y[y.size() - 2];
+  if (is_known(columns) && is_known(rows) && columns.value != rows.value) {
+    return error(Code::malformed, "a matrix product: dims {} and {} do not go together", describe(x), describe(y));
+  }
+  HR_ASSIGN_OR_RETURN(Shape shape, broadcast(Shape(x.begin(), a_vector ? x.begin() : x.end() - 2), Shape(y.begin(), b_vector ? y.begin() : y.end() - 2)));
+  if (!a_vector) shape.push_back(x[x.size() - 2]);
+  if (!b_vector) shape.push_back(y.back());
+  return std::optional(std::move(shape));
+}
+
+Status infer_matmul(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact a, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact b, context.input(1));
+  HR_ASSIGN_OR_RETURN(const auto dtype, same_dtype(a, b));
+  HR_ASSIGN_OR_RETURN(std::optional<Shape> shape, infer_product(a, b));
+  context.set(0, dtype, std::move(shape));
+  return {};
+}
+
+Status infer_matmul_integer(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact a, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact b, context.input(1));
+  HR_ASSIGN_OR_RETURN(std::optional<Shape> shape, infer_product(a, b));
+  context.set(0, DType::i32, std::move(shape));
+  return {};
+}
+
+Status infer_qlinear_matmul(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact a, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact b, context.input(3));
+  HR_ASSIGN_OR_RETURN(const TensorFact zero, context.input(7));
+  HR_ASSIGN_OR_RETURN(std::optional<Shape> shape, infer_product(a, b));
+  context.set(0, zero.dtype, std::move(shape));
+  return {};
+}
+
+Status infer_gemm(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact a, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact b, context.input(1));
+  HR_ASSIGN_OR_RETURN(const auto dtype, same_dtype(a, b));
+  HR_RETURN_IF_ERROR(want_rank(a, 2, "A"));
+  HR_RETURN_IF_ERROR(want_rank(b, 2, "B"));
+  HR_ASSIGN_OR_RETURN(const int64_t a_transposed, context.integer("transA", 0));
+  HR_ASSIGN_OR_RETURN(const int64_t b_transposed, context.integer("transB", 0));
+  Shape x = a.shape.value_or(unknown_shape(2)), y = b.shape.value_or(unknown_shape(2));
+  if (a_transposed != 0) std::swap(x[0], x[1]);
+  if (b_transposed != 0) std::swap(y[0], y[1]);
+  if (is_known(x[1]) && is_known(y[0]) && x[1].value != y[0].value) {
+    return make_status(Code::malformed, "A has {} columns, B {} rows", x[1].value, y[0].value);
+  }
+  Shape shape = {x[0], y[1]};
+  if (context.has_input(2)) {
+    HR_ASSIGN_OR_RETURN(const TensorFact c, context.input(2));
+    HR_ASSIGN_OR_RETURN([[maybe_unused]] const auto of_c, same_dtype(a, c));
+    if (c.shape) {
+      HR_ASSIGN_OR_RETURN(const Shape common, broadcast(*c.shape, shape));
+      if (common.size() != 2) return make_status(Code::malformed, "C: dims {} do not go into {}", describe(*c.shape), describe(shape));
+    }
+  }
+  context.set(0, dtype, std::move(shape));
+  return {};
+}
+
+Status infer_det(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_rank_from(x, 2, "input"));
+  if (x.shape) {
+    HR_ASSIGN_OR_RETURN([[maybe_unused]] const Dim side, agreed(x.shape->back(), (*x.shape)[x.shape->size() - 2], "a square matrix"));
+    x.shape->resize(x.shape->size() - 2);
+  }
+  context.set(0, x.dtype, std::move(x.shape));
+  return {};
+}
+
 constexpr OpRow kRows[] = {
-    {"Det", 11, det},       {"Gemm", 7, gemm}, {"MatMul", 1, matmul_op}, {"MatMulInteger", 10, matmul_integer},
-    {"QLinearMatMul", 10, qlinear_matmul},
+    {"Det", 11, det, infer_det},
+    {"Gemm", 7, gemm, infer_gemm},
+    {"MatMul", 1, matmul_op, infer_matmul},
+    {"MatMulInteger", 10, matmul_integer, infer_matmul_integer},
+    {"QLinearMatMul", 10, qlinear_matmul, infer_qlinear_matmul},
 };
 
 }  // namespace

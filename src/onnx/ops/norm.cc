@@ -1,6 +1,7 @@
 // Normalizations.
 #include <algorithm>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 
 namespace headrace::onnx {
@@ -130,6 +131,10 @@ Status group_normalization(OpContext& context) {
   return group_normalize(context, groups, context.opset() < 21);
 }
 
+DType statistics_type(int64_t stash) {
+  return stash == 16 ? DType::bf16 : stash == 11 ? DType::f64 : stash == 10 ? DType::f16 : DType::f32;
+}
+
 // The axes from `axis` on, each row by itself. `kCenters`: less the mean (LayerNormalization), else by the root of the mean
 // square alone.
 template <bool kCenters>
@@ -156,7 +161,7 @@ Status normalize_rows(OpContext& context) {
   std::fill(outer.begin() + axis, outer.end(), 1);
   // RMSNormalization gives the type of its scale.
   const DType result = kCenters ? x->dtype() : scale->dtype();
-  const DType statistics = stash == 16 ? DType::bf16 : stash == 11 ? DType::f64 : stash == 10 ? DType::f16 : DType::f32;
+  const DType statistics = statistics_type(stash);
   const auto run = [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
     HR_ASSIGN_OR_RETURN(const Numbers<W> factors, Numbers<W>::of(*scale));
@@ -301,15 +306,60 @@ Status mean_variance_normalization(OpContext& context) {
   });
 }
 
+// ---- types
+
+Status infer_batch_normalization(InferContext& context) {
+  HR_RETURN_IF_ERROR(infer_same(context));
+  for (int i = 1; i < 5; ++i) {
+    HR_ASSIGN_OR_RETURN(const TensorFact own, context.input(i));
+    HR_RETURN_IF_ERROR(want_rank(own, 1, "scale, B, mean and var"));
+  }
+  HR_ASSIGN_OR_RETURN(const TensorFact mean, context.input(3));
+  // Saved statistics, outputs 3 and 4 before opset 14, are never there outside of training.
+  for (int i = 1; i < 3; ++i) context.set(i, mean.dtype, mean.shape);
+  return {};
+}
+
+Status infer_of_channels(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_rank_from(x, 2, "X"));
+  return infer_same(context);
+}
+
+template <bool kCenters>
+Status infer_normalize_rows(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact scale, context.input(1));
+  HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", -1));
+  HR_ASSIGN_OR_RETURN(const int64_t stash, context.integer("stash_type", 1));
+  context.set(0, kCenters ? x.dtype : scale.dtype, x.shape);
+  std::optional<Shape> outer = x.shape;
+  if (outer) {
+    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, static_cast<int>(outer->size())));
+    std::fill(outer->begin() + axis, outer->end(), dim_of(1));
+  }
+  for (int i = 1; kCenters && i < 3; ++i) context.set(i, statistics_type(stash), outer);
+  return {};
+}
+
+Status infer_along_axis(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", -1));
+  if (x.shape) {
+    HR_ASSIGN_OR_RETURN([[maybe_unused]] const int axis, normalize_axis(given, static_cast<int>(x.shape->size())));
+  }
+  return infer_same(context);
+}
+
 constexpr OpRow kRows[] = {
-    {"BatchNormalization", 7, batch_normalization},
-    {"GroupNormalization", 18, group_normalization},
-    {"InstanceNormalization", 6, instance_normalization},
-    {"LRN", 1, lrn},
-    {"LayerNormalization", 17, normalize_rows<true>},
-    {"LpNormalization", 1, lp_normalization},
-    {"MeanVarianceNormalization", 9, mean_variance_normalization},
-    {"RMSNormalization", 23, normalize_rows<false>},
+    {"BatchNormalization", 7, batch_normalization, infer_batch_normalization},
+    {"GroupNormalization", 18, group_normalization, infer_of_channels},
+    {"InstanceNormalization", 6, instance_normalization, infer_of_channels},
+    {"LRN", 1, lrn, infer_of_channels},
+    {"LayerNormalization", 17, normalize_rows<true>, infer_normalize_rows<true>},
+    {"LpNormalization", 1, lp_normalization, infer_along_axis},
+    {"MeanVarianceNormalization", 9, mean_variance_normalization, infer_same},
+    {"RMSNormalization", 23, normalize_rows<false>, infer_normalize_rows<false>},
 };
 
 }  // namespace

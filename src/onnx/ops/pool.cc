@@ -137,7 +137,7 @@ Status average_pool(OpContext& context) {
   });
 }
 
-Result<int64_t> power_of(const OpContext& context) {
+Result<int64_t> power_of(const NodeReader& context) {
   HR_ASSIGN_OR_RETURN(const int64_t p, context.integer("p", 2));
   if (p < 1) return error(Code::malformed, "p: want 1 or more, got {}", p);
   return p;
@@ -207,6 +207,11 @@ Status global_lp_pool(OpContext& context) {
   });
 }
 
+// How long spatial axis `i` was before it was pooled.
+int64_t unpooled(const Window& window, size_t i) {
+  return (window.input[i] - 1) * window.strides[i] + window.kernel[i] - window.begin[i] - window.end[i];
+}
+
 // Indices count in the shape that kernel, strides and pads imply; output_shape may be larger and is filled from its start.
 Status max_unpool(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* x, context.input(0));
@@ -216,9 +221,7 @@ Status max_unpool(OpContext& context) {
   if (indices->dtype() != DType::i64) return unknown_type(indices->dtype());
   HR_ASSIGN_OR_RETURN(const Window window, window_attributes(context, std::span(x->dims()).subspan(2), {}));
   Dims implied = x->dims();
-  for (size_t i = 0; i < window.rank(); ++i) {
-    implied[i + 2] = (window.input[i] - 1) * window.strides[i] + window.kernel[i] - window.begin[i] - window.end[i];
-  }
+  for (size_t i = 0; i < window.rank(); ++i) implied[i + 2] = unpooled(window, i);
   HR_ASSIGN_OR_RETURN(const int64_t size, count_elements(implied));
   Dims dims = implied;
   if (context.has_input(2)) {
@@ -252,14 +255,65 @@ Status max_unpool(OpContext& context) {
   return known ? status : unknown_type(x->dtype());
 }
 
+// ---- types
+
+Status infer_pool(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_rank_from(x, 3, "X"));
+  HR_ASSIGN_OR_RETURN(const int64_t ceil_mode, context.integer("ceil_mode", 0));
+  std::optional<Shape> shape;
+  if (x.shape) {
+    HR_ASSIGN_OR_RETURN(const Shape spatial, infer_windows(context, std::span(*x.shape).subspan(2), {}, ceil_mode != 0));
+    shape = Shape(x.shape->begin(), x.shape->begin() + 2);
+    shape->insert(shape->end(), spatial.begin(), spatial.end());
+  }
+  context.set(0, x.dtype, shape);
+  context.set(1, DType::i64, shape);  // of MaxPool
+  return {};
+}
+
+Status infer_global_pool(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_rank_from(x, 3, "X"));
+  if (x.shape) std::fill(x.shape->begin() + 2, x.shape->end(), dim_of(1));
+  context.set(0, x.dtype, std::move(x.shape));
+  return {};
+}
+
+Status infer_max_unpool(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_rank_from(x, 3, "X"));
+  std::optional<Shape> shape = x.shape;
+  if (context.has_input(2)) {
+    HR_ASSIGN_OR_RETURN(const std::optional<Elements> listed, context.elements(2));
+    if (listed) {
+      HR_ASSIGN_OR_RETURN(shape, shape_of(*listed));
+    } else if (shape) {
+      shape = unknown_shape(shape->size());
+    }
+  } else if (shape) {
+    Dims spatial;
+    for (const Dim& dim : std::span(*shape).subspan(2)) spatial.push_back(is_known(dim) ? dim.value : 1);
+    HR_ASSIGN_OR_RETURN(const Window window, window_attributes(context, spatial, {}));
+    for (size_t i = 0; i < window.rank(); ++i) {
+      Dim& dim = (*shape)[i + 2];
+      const int64_t length = unpooled(window, i);
+      if (is_known(dim) && length < 0) return make_status(Code::malformed, "spatial axis {}: an output of {}", i, length);
+      dim = is_known(dim) ? dim_of(length) : Dim();
+    }
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+
 constexpr OpRow kRows[] = {
-    {"AveragePool", 7, average_pool},
-    {"GlobalAveragePool", 1, global_average_pool},
-    {"GlobalLpPool", 2, global_lp_pool},
-    {"GlobalMaxPool", 1, global_max_pool},
-    {"LpPool", 2, lp_pool},
-    {"MaxPool", 1, max_pool},
-    {"MaxUnpool", 9, max_unpool},
+    {"AveragePool", 7, average_pool, infer_pool},
+    {"GlobalAveragePool", 1, global_average_pool, infer_global_pool},
+    {"GlobalLpPool", 2, global_lp_pool, infer_global_pool},
+    {"GlobalMaxPool", 1, global_max_pool, infer_global_pool},
+    {"LpPool", 2, lp_pool, infer_pool},
+    {"MaxPool", 1, max_pool, infer_pool},
+    {"MaxUnpool", 9, max_unpool, infer_max_unpool},
 };
 
 }  // namespace

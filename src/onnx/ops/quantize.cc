@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "onnx/infer.h"
 #include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
@@ -115,7 +116,7 @@ Result<DType> division_type(const OpContext& context, const Tensor& x) {
   DType dtype = scale->dtype();
   if (dtype == DType::f8e8m0) dtype = x.dtype();
   if (dtype == DType::i32) dtype = DType::f32;
-  return dtype_attribute(context, "precision", dtype);
+  return context.dtype_attribute("precision", dtype);
 }
 
 Status quantize_linear(OpContext& context) {
@@ -126,7 +127,7 @@ Status quantize_linear(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const DType division, division_type(context, *x));
   HR_ASSIGN_OR_RETURN(const auto round, rounding_to(division));
   const DType from_zero = context.has_input(2) ? context.value(2).tensor()->dtype() : DType::u8;
-  HR_ASSIGN_OR_RETURN(const DType dtype, dtype_attribute(context, "output_dtype", from_zero));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("output_dtype", from_zero));
   if (context.has_input(2) && dtype != from_zero) {
     return make_status(Code::malformed, "output_dtype is {}, the zero point {}", dtype_name(dtype), dtype_name(from_zero));
   }
@@ -153,7 +154,7 @@ Status dequantize_linear(OpContext& context) {
   }
   if (!is_quantized(x->dtype()) && x->dtype() != DType::i32) return wrong_type(x->dtype());
   HR_ASSIGN_OR_RETURN(const Reader number, reader_of(*x, "x"));
-  HR_ASSIGN_OR_RETURN(const DType dtype, dtype_attribute(context, "output_dtype", scale->dtype()));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("output_dtype", scale->dtype()));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, dtype, x->dims()));
   // The difference in float, the product rounded once: an f16 would overflow before its scale.
   const bool known = dispatch<float, f16, bf16>(dtype, [&]<class T>() {
@@ -188,9 +189,48 @@ Status dynamic_quantize_linear(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"DequantizeLinear", 10, dequantize_linear},
-                           {"DynamicQuantizeLinear", 11, dynamic_quantize_linear},
-                           {"QuantizeLinear", 10, quantize_linear}};
+// ---- types
+
+Status infer_quantize_linear(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const TensorFact scale, context.input(1));
+  std::optional<DType> dtype = DType::u8;
+  if (context.has_input(2)) {
+    HR_ASSIGN_OR_RETURN(const TensorFact zero, context.input(2));
+    dtype = zero.dtype;
+  }
+  if (context.has("output_dtype")) {
+    HR_ASSIGN_OR_RETURN(dtype, context.dtype_attribute("output_dtype", dtype.value_or(DType::u8)));
+  }
+  context.set(0, dtype, x.shape);
+  return {};
+}
+
+Status infer_dequantize_linear(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact scale, context.input(1));
+  std::optional<DType> dtype = scale.dtype;
+  if (context.has("output_dtype")) {
+    HR_ASSIGN_OR_RETURN(dtype, context.dtype_attribute("output_dtype", dtype.value_or(DType::f32)));
+  }
+  context.set(0, dtype, x.shape);
+  return {};
+}
+
+Status infer_dynamic_quantize_linear(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_dtype(x, DType::f32, "x"));
+  context.set(0, DType::u8, x.shape);
+  context.set(1, DType::f32, Shape());
+  context.set(2, DType::u8, Shape());
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"DequantizeLinear", 10, dequantize_linear, infer_dequantize_linear},
+    {"DynamicQuantizeLinear", 11, dynamic_quantize_linear, infer_dynamic_quantize_linear},
+    {"QuantizeLinear", 10, quantize_linear, infer_quantize_linear},
+};
 
 }  // namespace
 

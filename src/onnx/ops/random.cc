@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "onnx/infer.h"
 #include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
@@ -46,7 +47,7 @@ class Generator {
   std::array<uint32_t, 2> key_;
 };
 
-Result<Generator> generator_of(const OpContext& context) {
+Result<Generator> generator_of(const NodeReader& context) {
   static std::atomic<uint64_t> next{0};
   if (!context.has("seed")) return Generator(uint64_t{1} << 32 | (next++ & 0xFFFFFFFF));
   HR_ASSIGN_OR_RETURN(const float seed, context.number("seed", 0));
@@ -84,14 +85,14 @@ template <Status (*fill_with)(OpContext&, DType, const Dims&)>
 Status by_attributes(OpContext& context) {
   if (!context.has("shape")) return make_status(Code::malformed, "attribute shape: want dims, got none");
   HR_ASSIGN_OR_RETURN(const Dims dims, context.integers("shape", {}));
-  HR_ASSIGN_OR_RETURN(const DType dtype, dtype_attribute(context, "dtype", DType::f32));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("dtype", DType::f32));
   return fill_with(context, dtype, dims);
 }
 
 template <Status (*fill_with)(OpContext&, DType, const Dims&)>
 Status like_input(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
-  HR_ASSIGN_OR_RETURN(const DType dtype, dtype_attribute(context, "dtype", input->dtype()));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("dtype", input->dtype()));
   return fill_with(context, dtype, input->dims());
 }
 
@@ -106,7 +107,7 @@ Result<std::vector<double>> floats_of(const Tensor& tensor) {
 
 Status bernoulli(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
-  HR_ASSIGN_OR_RETURN(const DType dtype, dtype_attribute(context, "dtype", input->dtype()));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("dtype", input->dtype()));
   HR_ASSIGN_OR_RETURN(const Generator generator, generator_of(context));
   HR_ASSIGN_OR_RETURN(const std::vector<double> chances, floats_of(*input));
   const auto wrong = std::ranges::find_if(chances, [](double chance) { return !(chance >= 0 && chance <= 1); });
@@ -121,7 +122,7 @@ Status bernoulli(OpContext& context) {
 
 Status multinomial(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
-  HR_ASSIGN_OR_RETURN(const DType dtype, dtype_attribute(context, "dtype", DType::i32));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("dtype", DType::i32));
   HR_ASSIGN_OR_RETURN(const int64_t samples, context.integer("sample_size", 1));
   HR_ASSIGN_OR_RETURN(const Generator generator, generator_of(context));
   HR_ASSIGN_OR_RETURN(const std::vector<double> logs, floats_of(*input));
@@ -149,12 +150,37 @@ Status multinomial(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"Bernoulli", 15, bernoulli},
-                           {"Multinomial", 7, multinomial},
-                           {"RandomNormal", 1, by_attributes<fill_normal>},
-                           {"RandomNormalLike", 1, like_input<fill_normal>},
-                           {"RandomUniform", 1, by_attributes<fill_uniform>},
-                           {"RandomUniformLike", 1, like_input<fill_uniform>}};
+// ---- types
+
+Status infer_by_attributes(InferContext& context) {
+  if (!context.has("shape")) return make_status(Code::malformed, "attribute shape: want dims, got none");
+  HR_ASSIGN_OR_RETURN(const Dims dims, context.integers("shape", {}));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("dtype", DType::f32));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
+  context.set(0, dtype, shape_of(dims));
+  return {};
+}
+
+Status infer_like_input(InferContext& context) { return infer_same_with(context, "dtype"); }
+
+Status infer_multinomial(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact input, context.input(0));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("dtype", DType::i32));
+  HR_ASSIGN_OR_RETURN(const int64_t samples, context.integer("sample_size", 1));
+  HR_RETURN_IF_ERROR(want_rank(input, 2, "input"));
+  if (samples < 0) return make_status(Code::malformed, "sample_size: want none below 0, got {}", samples);
+  context.set(0, dtype, Shape{input.shape ? (*input.shape)[0] : Dim(), dim_of(samples)});
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"Bernoulli", 15, bernoulli, infer_like_input, kNotPure},
+    {"Multinomial", 7, multinomial, infer_multinomial, kNotPure},
+    {"RandomNormal", 1, by_attributes<fill_normal>, infer_by_attributes, kNotPure},
+    {"RandomNormalLike", 1, like_input<fill_normal>, infer_like_input, kNotPure},
+    {"RandomUniform", 1, by_attributes<fill_uniform>, infer_by_attributes, kNotPure},
+    {"RandomUniformLike", 1, like_input<fill_uniform>, infer_like_input, kNotPure},
+};
 
 }  // namespace
 

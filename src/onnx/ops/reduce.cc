@@ -1,6 +1,7 @@
 // Reductions, ArgMax and ArgMin, running sums and products.
 #include <algorithm>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 
 namespace headrace::onnx {
@@ -65,7 +66,17 @@ struct Reduced {
   int64_t results = 1, count = 1;  // how many results, of how many elements each
 };
 
-Result<Reduced> shape_of(const OpContext& context, const Tensor& input, int axes_input_since) {
+// Which axes go; without any in the list all do, unless `keep_all_without`.
+Result<std::vector<bool>> reduced_axes(std::span<const int64_t> axes, bool keep_all_without, int rank) {
+  std::vector<bool> reduced(static_cast<size_t>(rank), axes.empty() && !keep_all_without);
+  for (const int64_t given : axes) {
+    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, rank));
+    reduced[static_cast<size_t>(axis)] = true;
+  }
+  return reduced;
+}
+
+Result<Reduced> reduction_shape(const OpContext& context, const Tensor& input, int axes_input_since) {
   HR_ASSIGN_OR_RETURN(const int64_t keep, context.integer("keepdims", 1));
   std::vector<int64_t> axes;
   if (context.opset() >= axes_input_since) {
@@ -76,11 +87,7 @@ Result<Reduced> shape_of(const OpContext& context, const Tensor& input, int axes
     HR_ASSIGN_OR_RETURN(axes, context.integers("axes", {}));
   }
   HR_ASSIGN_OR_RETURN(const int64_t none, context.integer("noop_with_empty_axes", 0));
-  std::vector<bool> reduced(input.dims().size(), axes.empty() && none == 0);
-  for (const int64_t given : axes) {
-    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, input.rank()));
-    reduced[static_cast<size_t>(axis)] = true;
-  }
+  HR_ASSIGN_OR_RETURN(const std::vector<bool> reduced, reduced_axes(axes, none != 0, input.rank()));
   Reduced shape;
   shape.strides.resize(reduced.size());
   for (size_t i = reduced.size(); i-- > 0;) {
@@ -112,7 +119,7 @@ R as_result(double value) {
 template <class Op, class Finish>
 Status reduce(OpContext& context, int axes_input_since, Finish finish) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
-  HR_ASSIGN_OR_RETURN(const Reduced shape, shape_of(context, *input, axes_input_since));
+  HR_ASSIGN_OR_RETURN(const Reduced shape, reduction_shape(context, *input, axes_input_since));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), shape.dims));
   return typed(dispatch_number(input->dtype(),
                                [&]<class T>() {
@@ -171,7 +178,7 @@ template <class Op>
 Status reduce_extreme(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   if (input->dtype() != DType::boolean) return reduce<Op>(context, kAxesInput, kSum);
-  HR_ASSIGN_OR_RETURN(const Reduced shape, shape_of(context, *input, kAxesInput));
+  HR_ASSIGN_OR_RETURN(const Reduced shape, reduction_shape(context, *input, kAxesInput));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, DType::boolean, shape.dims));
   bool* to = output->data<bool>();
   std::fill_n(to, output->elements(), Op::template start<bool>);
@@ -182,7 +189,7 @@ Status reduce_extreme(OpContext& context) {
 // Shifted by the largest element, so that no exponential overflows.
 Status reduce_log_sum_exp(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
-  HR_ASSIGN_OR_RETURN(const Reduced shape, shape_of(context, *input, kAxesInput));
+  HR_ASSIGN_OR_RETURN(const Reduced shape, reduction_shape(context, *input, kAxesInput));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, input->dtype(), shape.dims));
   return typed(dispatch_number(input->dtype(),
                                [&]<class T>() {
@@ -289,21 +296,75 @@ Status running(OpContext& context) {
                input->dtype());
 }
 
+// ---- types
+
+Status infer_reduce_since(InferContext& context, int axes_input_since) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const int64_t keep, context.integer("keepdims", 1));
+  HR_ASSIGN_OR_RETURN(const int64_t noop, context.integer("noop_with_empty_axes", 0));
+  std::optional<Dims> axes = Dims();
+  if (context.opset() < axes_input_since) {
+    HR_ASSIGN_OR_RETURN(axes, context.integers("axes", {}));
+  } else if (context.has_input(1)) {
+    HR_ASSIGN_OR_RETURN(axes, context.integers(1));
+  }
+  std::optional<Shape> shape;
+  if (x.shape && axes) {
+    HR_ASSIGN_OR_RETURN(const std::vector<bool> reduced, reduced_axes(*axes, noop != 0, static_cast<int>(x.shape->size())));
+    shape = Shape();
+    for (size_t i = 0; i < reduced.size(); ++i) {
+      if (!reduced[i] || keep != 0) shape->push_back(reduced[i] ? dim_of(1) : (*x.shape)[i]);
+    }
+  } else if (x.shape && keep != 0) {
+    shape = unknown_shape(x.shape->size());
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+Status infer_reduce(InferContext& context) { return infer_reduce_since(context, kAxesInput); }
+Status infer_reduce_sum(InferContext& context) { return infer_reduce_since(context, 13); }
+
+Status infer_arg_extreme(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", 0));
+  HR_ASSIGN_OR_RETURN(const int64_t keep, context.integer("keepdims", 1));
+  if (x.shape) {
+    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, std::max(static_cast<int>(x.shape->size()), 1)));
+    if (x.shape->empty()) {
+    } else if (keep != 0) {
+      (*x.shape)[static_cast<size_t>(axis)] = dim_of(1);
+    } else {
+      x.shape->erase(x.shape->begin() + axis);
+    }
+  }
+  context.set(0, DType::i64, std::move(x.shape));
+  return {};
+}
+
+Status infer_running(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const std::optional<int64_t> given, context.integer_input(1));
+  if (x.shape && given) {
+    HR_ASSIGN_OR_RETURN([[maybe_unused]] const int axis, normalize_axis(*given, static_cast<int>(x.shape->size())));
+  }
+  return infer_same(context);
+}
+
 constexpr OpRow kRows[] = {
-    {"ArgMax", 1, arg_extreme<true>},
-    {"ArgMin", 1, arg_extreme<false>},
-    {"CumProd", 26, running<Product>},
-    {"CumSum", 11, running<Plain>},
-    {"ReduceL1", 1, reduce_l1},
-    {"ReduceL2", 1, reduce_l2},
-    {"ReduceLogSum", 1, reduce_log_sum},
-    {"ReduceLogSumExp", 1, reduce_log_sum_exp},
-    {"ReduceMax", 1, reduce_extreme<Largest>},
-    {"ReduceMean", 1, reduce_mean},
-    {"ReduceMin", 1, reduce_extreme<Smallest>},
-    {"ReduceProd", 1, reduce_prod},
-    {"ReduceSum", 1, reduce_sum},
-    {"ReduceSumSquare", 1, reduce_sum_square},
+    {"ArgMax", 1, arg_extreme<true>, infer_arg_extreme},
+    {"ArgMin", 1, arg_extreme<false>, infer_arg_extreme},
+    {"CumProd", 26, running<Product>, infer_running},
+    {"CumSum", 11, running<Plain>, infer_running},
+    {"ReduceL1", 1, reduce_l1, infer_reduce},
+    {"ReduceL2", 1, reduce_l2, infer_reduce},
+    {"ReduceLogSum", 1, reduce_log_sum, infer_reduce},
+    {"ReduceLogSumExp", 1, reduce_log_sum_exp, infer_reduce},
+    {"ReduceMax", 1, reduce_extreme<Largest>, infer_reduce},
+    {"ReduceMean", 1, reduce_mean, infer_reduce},
+    {"ReduceMin", 1, reduce_extreme<Smallest>, infer_reduce},
+    {"ReduceProd", 1, reduce_prod, infer_reduce},
+    {"ReduceSum", 1, reduce_sum, infer_reduce_sum},
+    {"ReduceSumSquare", 1, reduce_sum_square, infer_reduce},
 };
 
 }  // namespace

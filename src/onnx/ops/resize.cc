@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "onnx/infer.h"
 #include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
@@ -177,7 +178,7 @@ Status resize_with(OpContext& context, const Tensor& input, const std::vector<Ax
   return known ? status : make_status(Code::unsupported, "interpolation of {}", dtype_name(input.dtype()));
 }
 
-Result<Mode> mode_of(const OpContext& context) {
+Result<Mode> mode_of(const NodeReader& context) {
   HR_ASSIGN_OR_RETURN(const std::string mode, context.text("mode", "nearest"));
   if (mode == "nearest") return Mode::nearest;
   if (mode == "linear" || mode == "bilinear") return Mode::linear;
@@ -205,14 +206,18 @@ Status scale_all(std::vector<Axis>& axes, std::span<const int> order, std::span<
   return {};
 }
 
+Result<std::vector<float>> floats_of(const Tensor& tensor) {
+  std::vector<float> values;
+  const bool known = dispatch<float, double, f16>(tensor.dtype(), [&]<class T>() {
+    for (const T value : tensor.values<T>()) values.push_back(static_cast<float>(worth(value)));
+  });
+  if (!known) return error(Code::malformed, "scales or roi: want floats, got {}", dtype_name(tensor.dtype()));
+  return values;
+}
+
 Result<std::vector<float>> floats_input(const OpContext& context, int index) {
   HR_ASSIGN_OR_RETURN(const Tensor* tensor, context.input(index));
-  std::vector<float> values;
-  const bool known = dispatch<float, double, f16>(tensor->dtype(), [&]<class T>() {
-    for (const T value : tensor->values<T>()) values.push_back(static_cast<float>(worth(value)));
-  });
-  if (!known) return error(Code::malformed, "input {}: want floats, got {}", index, dtype_name(tensor->dtype()));
-  return values;
+  return floats_of(*tensor);
 }
 
 std::vector<Axis> axes_of(const Tensor& input) {
@@ -244,7 +249,7 @@ Status check_one_of(const char* what, const std::string& given, std::initializer
   return make_status(Code::malformed, "{}: want one of {}, got \"{}\"", what, fmt::join(known, ", "), given);
 }
 
-Result<Options> options_of(const OpContext& context) {
+Result<Options> options_of(const NodeReader& context) {
   Options options;
   HR_ASSIGN_OR_RETURN(options.mode, mode_of(context));
   HR_ASSIGN_OR_RETURN(options.coordinates, context.text("coordinate_transformation_mode", "half_pixel"));
@@ -290,6 +295,17 @@ Status size_all(std::vector<Axis>& axes, std::span<const int> order, const Dims&
   return {};
 }
 
+Status crop_all(std::vector<Axis>& axes, std::span<const int> order, std::span<const float> roi) {
+  if (roi.size() != 2 * order.size()) return make_status(Code::malformed, "roi: want {}, got {}", 2 * order.size(), roi.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    Axis& axis = axes[static_cast<size_t>(order[i])];
+    axis.start = static_cast<double>(roi[i]);
+    axis.end = static_cast<double>(roi[i + order.size()]);
+    if (!std::isfinite(axis.start) || !std::isfinite(axis.end)) return make_status(Code::malformed, "roi: want finite numbers");
+  }
+  return {};
+}
+
 Status resize(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   HR_ASSIGN_OR_RETURN(const Options options, options_of(context));
@@ -301,15 +317,7 @@ Status resize(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const std::vector<int> order, normalize_axes(listed, input->rank()));
   if (options.crops()) {
     HR_ASSIGN_OR_RETURN(const std::vector<float> roi, floats_input(context, 1));
-    if (roi.size() != 2 * order.size())
-      return make_status(Code::malformed, "roi: want {}, got {}", 2 * order.size(), roi.size());
-    for (size_t i = 0; i < order.size(); ++i) {
-      Axis& axis = axes[static_cast<size_t>(order[i])];
-      axis.start = static_cast<double>(roi[i]);
-      axis.end = static_cast<double>(roi[i + order.size()]);
-      if (!std::isfinite(axis.start) || !std::isfinite(axis.end))
-        return make_status(Code::malformed, "roi: want finite numbers");
-    }
+    HR_RETURN_IF_ERROR(crop_all(axes, order, roi));
   }
   // What has no elements counts as left out: exporters write so.
   const auto given = [&](int i) {
@@ -326,7 +334,116 @@ Status resize(OpContext& context) {
   return resize_with(context, *input, axes, options);
 }
 
-constexpr OpRow kRows[] = {{"Resize", 10, upsample}, {"Resize", 11, resize}, {"Upsample", 7, upsample}};
+// ---- types
+
+// The axes of an input whose dims may be unknown: those are of length 1, and what becomes of them does not count.
+std::vector<Axis> known_axes(const Shape& shape) {
+  std::vector<Axis> axes;
+  for (const Dim& dim : shape) axes.push_back({.from = is_known(dim) ? dim.value : 1, .to = is_known(dim) ? dim.value : 1});
+  return axes;
+}
+
+// `from` with the axes of `order` as scales of the constant input `index` leave them.
+Result<Shape> scaled(const Shape& from, std::vector<Axis> axes, std::span<const int> order, std::span<const float> scales, bool crops) {
+  HR_RETURN_IF_ERROR(scale_all(axes, order, scales, crops));
+  Shape shape = from;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto at = static_cast<size_t>(order[i]);
+    if (is_known(from[at])) shape[at] = dim_of(axes[at].to);
+    else if (scales[i] != 1 || crops) shape[at] = {};
+  }
+  return shape;
+}
+
+Status infer_upsample(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const Mode mode, mode_of(context));
+  std::optional<std::vector<float>> scales;
+  if (context.opset() < 9) {
+    HR_ASSIGN_OR_RETURN(scales, context.numbers("scales", {}));
+  } else if (const Tensor* given = context.constant(1)) {
+    HR_ASSIGN_OR_RETURN(scales, floats_of(*given));
+  }
+  std::optional<Shape> shape = x.shape;
+  if (shape && scales) {
+    std::vector<int> order(shape->size());
+    std::iota(order.begin(), order.end(), 0);
+    HR_ASSIGN_OR_RETURN(shape, scaled(*x.shape, known_axes(*shape), order, *scales, false));
+  } else if (shape) {
+    shape = unknown_shape(shape->size());
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+
+// Whether an input is there and has elements; nothing where that is not known.
+std::optional<bool> has_elements(const InferContext& context, int index) {
+  if (!context.has_input(index)) return false;
+  const Type& type = context.fact(index).type;
+  if (type.kind != Type::Kind::tensor || !type.shape) return std::nullopt;
+  const Dim count = product(*type.shape);
+  if (!is_known(count)) return std::nullopt;
+  return count.value > 0;
+}
+
+// The dims that `sizes` asks for; those with a policy depend on all of the axes.
+Result<Shape> sized(const Shape& from, std::span<const int> order, const Elements& sizes, const std::string& policy) {
+  if (sizes.size() != order.size()) return error(Code::malformed, "sizes: want {}, got {}", order.size(), sizes.size());
+  Shape shape = from;
+  std::optional<Dims> numbers = Dims();
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto at = static_cast<size_t>(order[i]);
+    shape[at] = policy == "stretch" ? dim_of(sizes[i]) : Dim();
+    if (numbers && sizes[i].number && (policy == "stretch" || is_known(from[at]))) numbers->push_back(*sizes[i].number);
+    else numbers.reset();
+  }
+  if (!numbers) return shape;
+  std::vector<Axis> axes = known_axes(from);
+  HR_RETURN_IF_ERROR(size_all(axes, order, *numbers, policy));
+  for (const int i : order) shape[static_cast<size_t>(i)] = dim_of(axes[static_cast<size_t>(i)].to);
+  return shape;
+}
+
+Status infer_resize(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const Options options, options_of(context));
+  HR_ASSIGN_OR_RETURN(const std::string policy, context.text("keep_aspect_ratio_policy", "stretch"));
+  context.set(0, x.dtype, std::nullopt);
+  if (!x.shape) return {};
+  Dims listed(x.shape->size());
+  std::iota(listed.begin(), listed.end(), 0);
+  HR_ASSIGN_OR_RETURN(listed, context.integers("axes", listed));
+  HR_ASSIGN_OR_RETURN(const std::vector<int> order, normalize_axes(listed, static_cast<int>(x.shape->size())));
+  Shape shape = *x.shape;
+  for (const int i : order) shape[static_cast<size_t>(i)] = {};
+  const std::optional<bool> by_scales = has_elements(context, 2), by_sizes = has_elements(context, 3);
+  if (by_scales && by_sizes && *by_scales == *by_sizes && !x.shape->empty()) {
+    return make_status(Code::malformed, "want either scales or sizes");
+  }
+  const Tensor* scales = context.constant(2);
+  if (by_sizes == true && by_scales == false) {
+    HR_ASSIGN_OR_RETURN(const std::optional<Elements> sizes, context.elements(3));
+    if (sizes) {
+      HR_ASSIGN_OR_RETURN(shape, sized(*x.shape, order, *sizes, policy));
+    }
+  } else if (by_scales == true && by_sizes == false && scales != nullptr && (!options.crops() || context.constant(1) != nullptr)) {
+    std::vector<Axis> axes = known_axes(*x.shape);
+    if (options.crops()) {
+      HR_ASSIGN_OR_RETURN(const std::vector<float> roi, floats_of(*context.constant(1)));
+      HR_RETURN_IF_ERROR(crop_all(axes, order, roi));
+    }
+    HR_ASSIGN_OR_RETURN(const std::vector<float> factors, floats_of(*scales));
+    HR_ASSIGN_OR_RETURN(shape, scaled(*x.shape, std::move(axes), order, factors, options.crops()));
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"Resize", 10, upsample, infer_upsample},
+    {"Resize", 11, resize, infer_resize},
+    {"Upsample", 7, upsample, infer_upsample},
+};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
 // RNN, GRU and LSTM: both directions and layouts, activations with their scales, clipping, sequences of different lengths.
+#include "onnx/infer.h"
 #include "onnx/ops/matmul.h"
 
 namespace headrace::onnx {
@@ -82,6 +83,14 @@ struct Recurrence {
   }
 };
 
+Result<int64_t> directions_of(const NodeReader& context) {
+  HR_ASSIGN_OR_RETURN(const std::string direction, context.text("direction", "forward"));
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional") {
+    return error(Code::malformed, "direction: want forward, reverse or bidirectional, got {}", direction);
+  }
+  return direction == "bidirectional" ? 2 : 1;
+}
+
 // `defaults`: the activations of one direction.
 Result<Recurrence> recurrence(const OpContext& context, int64_t gates, const std::vector<std::string>& defaults) {
   Recurrence r{};
@@ -93,16 +102,13 @@ Result<Recurrence> recurrence(const OpContext& context, int64_t gates, const std
   HR_RETURN_IF_ERROR(want_rank(*x, 3, "X"));
   HR_RETURN_IF_ERROR(want_rank(*recurrent, 3, "R"));
   HR_ASSIGN_OR_RETURN(const int64_t layout, context.integer("layout", 0));
+  HR_ASSIGN_OR_RETURN(r.directions, directions_of(context));
   HR_ASSIGN_OR_RETURN(const std::string direction, context.text("direction", "forward"));
-  if (direction != "forward" && direction != "reverse" && direction != "bidirectional") {
-    return error(Code::malformed, "direction: want forward, reverse or bidirectional, got {}", direction);
-  }
   r.batch_first = layout != 0;
   r.steps = x->dim(r.batch_first ? 1 : 0);
   r.batch = x->dim(r.batch_first ? 0 : 1);
   r.inputs = x->dim(2);
   r.gates = gates;
-  r.directions = direction == "bidirectional" ? 2 : 1;
   r.first_backward = direction == "reverse";
   HR_ASSIGN_OR_RETURN(r.hidden, context.integer("hidden_size", recurrent->dim(2)));
   if (r.hidden < 0 || r.hidden > kMaxElements / 8) return error(Code::malformed, "hidden_size: {}", r.hidden);
@@ -315,7 +321,43 @@ Status lstm(OpContext& context) {
   });
 }
 
-constexpr OpRow kRows[] = {{"GRU", 7, gru}, {"LSTM", 7, lstm}, {"RNN", 7, rnn}};
+// ---- types
+
+Status infer_recurrence(InferContext& context, int64_t gates) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact w, context.input(1));
+  HR_ASSIGN_OR_RETURN(const TensorFact recurrent, context.input(2));
+  HR_RETURN_IF_ERROR(want_rank(x, 3, "X"));
+  HR_RETURN_IF_ERROR(want_rank(w, 3, "W"));
+  HR_RETURN_IF_ERROR(want_rank(recurrent, 3, "R"));
+  HR_ASSIGN_OR_RETURN(const auto dtype, same_dtype(x, w));
+  HR_ASSIGN_OR_RETURN(const int64_t layout, context.integer("layout", 0));
+  HR_ASSIGN_OR_RETURN(const int64_t directions, directions_of(context));
+  const Shape from = x.shape.value_or(unknown_shape(3));
+  const Dim &steps = from[layout != 0 ? 1 : 0], &batch = from[layout != 0 ? 0 : 1];
+  Dim hidden = recurrent.shape ? (*recurrent.shape)[2] : Dim();
+  if (context.has("hidden_size")) {
+    HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("hidden_size", 0));
+    if (given < 0 || given > kMaxElements / 8) return make_status(Code::malformed, "hidden_size: {}", given);
+    HR_ASSIGN_OR_RETURN(hidden, agreed(dim_of(given), hidden, "R's hidden size"));
+  }
+  const Dim count = dim_of(directions), rows = product(dim_of(gates), hidden);
+  if (w.shape) {
+    HR_ASSIGN_OR_RETURN([[maybe_unused]] const Shape all, agreed(Shape{count, rows, from[2]}, *w.shape, "W"));
+  }
+  context.set(0, dtype, layout != 0 ? Shape{batch, steps, count, hidden} : Shape{steps, count, batch, hidden});
+  for (int i = 1; i < 3; ++i) context.set(i, dtype, layout != 0 ? Shape{batch, count, hidden} : Shape{count, batch, hidden});
+  return {};
+}
+Status infer_rnn(InferContext& context) { return infer_recurrence(context, 1); }
+Status infer_gru(InferContext& context) { return infer_recurrence(context, 3); }
+Status infer_lstm(InferContext& context) { return infer_recurrence(context, 4); }
+
+constexpr OpRow kRows[] = {
+    {"GRU", 7, gru, infer_gru},
+    {"LSTM", 7, lstm, infer_lstm},
+    {"RNN", 7, rnn, infer_rnn},
+};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // Pools over regions of interest: MaxRoiPool, RoiAlign.
 #include <algorithm>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 
 namespace headrace::onnx {
@@ -175,7 +176,38 @@ Status roi_align(OpContext& context) {
   });
 }
 
-constexpr OpRow kRows[] = {{"MaxRoiPool", 1, max_roi_pool}, {"RoiAlign", 10, roi_align}};
+// ---- types
+
+// [regions, channels, rows, columns]
+Status infer_regions(InferContext& context, int64_t rows, int64_t columns) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact rois, context.input(1));
+  HR_ASSIGN_OR_RETURN(const auto dtype, same_dtype(x, rois));
+  HR_RETURN_IF_ERROR(want_rank(x, 4, "X"));
+  HR_RETURN_IF_ERROR(want_rank(rois, 2, "rois"));
+  context.set(0, dtype, Shape{rois.shape ? (*rois.shape)[0] : Dim(), x.shape ? (*x.shape)[1] : Dim(), dim_of(rows), dim_of(columns)});
+  return {};
+}
+
+Status infer_max_roi_pool(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const std::vector<int64_t> pooled, context.integers("pooled_shape", {}));
+  if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1) {
+    return make_status(Code::malformed, "pooled_shape: want two numbers from 1 on, got [{}]", fmt::join(pooled, ", "));
+  }
+  return infer_regions(context, pooled[0], pooled[1]);
+}
+
+Status infer_roi_align(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const int64_t rows, context.integer("output_height", 1));
+  HR_ASSIGN_OR_RETURN(const int64_t columns, context.integer("output_width", 1));
+  if (rows < 1 || columns < 1) return make_status(Code::malformed, "output_height {}, output_width {}", rows, columns);
+  return infer_regions(context, rows, columns);
+}
+
+constexpr OpRow kRows[] = {
+    {"MaxRoiPool", 1, max_roi_pool, infer_max_roi_pool},
+    {"RoiAlign", 10, roi_align, infer_roi_align},
+};
 
 }  // namespace
 

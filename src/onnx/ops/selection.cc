@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "onnx/infer.h"
 #include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
@@ -67,7 +68,7 @@ Status one_hot(OpContext& context) {
 
 Status eye_like(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
-  HR_ASSIGN_OR_RETURN(const DType dtype, dtype_attribute(context, "dtype", input->dtype()));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("dtype", input->dtype()));
   HR_ASSIGN_OR_RETURN(const int64_t k, context.integer("k", 0));
   if (input->rank() != 2) return make_status(Code::malformed, "want a matrix, got [{}]", fmt::join(input->dims(), ", "));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, dtype, input->dims()));
@@ -81,19 +82,25 @@ Status eye_like(OpContext& context) {
   return known ? Status() : wrong_type(dtype);
 }
 
+// How many numbers there are from `start` on, `delta` apart, before `limit`; huge counts of floats are cut.
 template <class T>
-Result<Tensor> range_of(OpContext& context, T start, T limit, T delta) {
+Result<uint64_t> count_steps(T start, T limit, T delta) {
   if (delta == 0) return error(Code::malformed, "a delta of 0");
-  const bool rises = delta > 0;
-  uint64_t count = 0;
   if constexpr (std::is_integral_v<T>) {
+    const bool rises = delta > 0;
     const auto from = static_cast<uint64_t>(start), to = static_cast<uint64_t>(limit), step = static_cast<uint64_t>(delta);
-    if (rises ? start < limit : start > limit) count = ((rises ? to - from : from - to) - 1) / (rises ? step : 0 - step) + 1;
+    if (rises ? start >= limit : start <= limit) return 0;
+    return ((rises ? to - from : from - to) - 1) / (rises ? step : 0 - step) + 1;
   } else {
     const double steps = std::ceil((static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta));
     if (steps != steps) return error(Code::malformed, "from {} to {} by {}", start, limit, delta);
-    count = steps <= 0 ? 0 : static_cast<uint64_t>(std::min(steps, 2.0 * static_cast<double>(kMaxElements)));
+    return steps <= 0 ? 0 : static_cast<uint64_t>(std::min(steps, 2.0 * static_cast<double>(kMaxElements)));
   }
+}
+
+template <class T>
+Result<Tensor> range_of(OpContext& context, T start, T limit, T delta) {
+  HR_ASSIGN_OR_RETURN(const uint64_t count, count_steps(start, limit, delta));
   const auto length = static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{2} * static_cast<uint64_t>(kMaxElements)));
   HR_ASSIGN_OR_RETURN(Tensor output, make_numbers(context, DTypeOf<T>::value, {length}));
   for (int64_t i = 0; i < length; ++i) {
@@ -317,13 +324,144 @@ Status non_max_suppression(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"EyeLike", 9, eye_like},
-                           {"NonMaxSuppression", 10, non_max_suppression},
-                           {"NonZero", 9, non_zero},
-                           {"OneHot", 9, one_hot},
-                           {"Range", 11, range},
-                           {"TopK", 1, top_k},
-                           {"Unique", 11, unique}};
+// ---- types
+
+Status infer_non_zero(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  context.set(0, DType::i64, Shape{x.shape ? dim_of(std::ssize(*x.shape)) : Dim(), Dim()});
+  return {};
+}
+
+Status infer_one_hot(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact indices, context.input(0));
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const TensorFact depth, context.input(1));
+  HR_ASSIGN_OR_RETURN(const TensorFact values, context.input(2));
+  HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", -1));
+  std::optional<Shape> shape = indices.shape;
+  if (shape) {
+    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, static_cast<int>(shape->size()) + 1));
+    Dim length;
+    const Tensor* number = context.constant(1);
+    if (number != nullptr && number->elements() == 1) {
+      dispatch_number(number->dtype(), [&]<class T>() {
+        const auto value = saturated<int64_t>(static_cast<double>(worth(*number->data<T>())));
+        if (value >= 0) length = dim_of(value);
+      });
+    } else if (context.fact(1).elements && context.fact(1).elements->size() == 1) {
+      length = dim_of(context.fact(1).elements->front());
+    }
+    shape->insert(shape->begin() + axis, length);
+  }
+  context.set(0, values.dtype, std::move(shape));
+  return {};
+}
+
+Status infer_eye_like(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_rank(x, 2, "input"));
+  return infer_same_with(context, "dtype");
+}
+
+// How long a range of constant floats is.
+Result<Dim> float_range(const InferContext& context) {
+  double numbers[3];
+  for (int i = 0; i < 3; ++i) {
+    const Tensor* constant = context.constant(i);
+    if (constant == nullptr || constant->elements() != 1) return Dim();
+    dispatch<float, double, f16, bf16>(constant->dtype(), [&]<class T>() { numbers[i] = static_cast<double>(worth(*constant->data<T>())); });
+  }
+  HR_ASSIGN_OR_RETURN(const uint64_t count, count_steps(numbers[0], numbers[1], numbers[2]));
+  return count <= static_cast<uint64_t>(kMaxElements) ? dim_of(static_cast<int64_t>(count)) : Dim();
+}
+
+Status infer_range(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(TensorFact start, context.input(0));
+  for (int i = 1; i < 3; ++i) {
+    HR_ASSIGN_OR_RETURN(const TensorFact next, context.input(i));
+    HR_ASSIGN_OR_RETURN(start.dtype, same_dtype(start, next));
+  }
+  Dim length;
+  // From 0 by 1: as long as the limit says.
+  if (start.dtype == DType::i64 || start.dtype == DType::i32 || start.dtype == DType::i16) {
+    HR_ASSIGN_OR_RETURN(const std::optional<int64_t> from, context.integer_input(0));
+    HR_ASSIGN_OR_RETURN(const std::optional<int64_t> to, context.integer_input(1));
+    HR_ASSIGN_OR_RETURN(const std::optional<int64_t> step, context.integer_input(2));
+    if (from && to && step) {
+      HR_ASSIGN_OR_RETURN(const uint64_t count, count_steps(*from, *to, *step));
+      if (count <= static_cast<uint64_t>(kMaxElements)) length = dim_of(static_cast<int64_t>(count));
+    } else if (from == 0 && step == 1 && context.fact(1).elements && context.fact(1).elements->size() == 1) {
+      length = dim_of(context.fact(1).elements->front());
+    }
+  } else if (start.dtype && (is_float(*start.dtype) || *start.dtype == DType::f64)) {
+    HR_ASSIGN_OR_RETURN(length, float_range(context));
+  }
+  context.set(0, start.dtype, Shape{length});
+  return {};
+}
+
+Status infer_top_k(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", -1));
+  Dim k;
+  if (context.opset() < 10) {
+    HR_ASSIGN_OR_RETURN(const int64_t number, context.integer("k", -1));
+    if (number < 0) return make_status(Code::malformed, "k: want 0 or more, got {}", number);
+    k = dim_of(number);
+  } else {
+    HR_ASSIGN_OR_RETURN(const std::optional<Elements> listed, context.elements(1));
+    if (listed && listed->size() == 1) k = dim_of(listed->front());
+  }
+  std::optional<Shape> shape = x.shape;
+  if (shape) {
+    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, static_cast<int>(shape->size())));
+    Dim& length = (*shape)[static_cast<size_t>(axis)];
+    if (is_known(length) && is_known(k) && k.value > length.value) {
+      return make_status(Code::malformed, "k: want 0 to {}, got {}", length.value, k.value);
+    }
+    length = k;
+  }
+  context.set(0, x.dtype, shape);
+  context.set(1, DType::i64, shape);
+  return {};
+}
+
+Status infer_unique(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  std::optional<Shape> shape = Shape(1);
+  Dim length = x.shape ? product(*x.shape) : Dim();
+  if (context.has("axis")) {
+    HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", 0));
+    shape = x.shape;
+    if (shape) {
+      HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, static_cast<int>(shape->size())));
+      length = std::exchange((*shape)[static_cast<size_t>(axis)], Dim());
+    }
+  }
+  context.set(0, x.dtype, std::move(shape));
+  context.set(1, DType::i64, Shape(1));
+  context.set(2, DType::i64, Shape{length});
+  context.set(3, DType::i64, Shape(1));
+  return {};
+}
+
+Status infer_non_max_suppression(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact boxes, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact scores, context.input(1));
+  HR_RETURN_IF_ERROR(want_rank(boxes, 3, "boxes"));
+  HR_RETURN_IF_ERROR(want_rank(scores, 3, "scores"));
+  context.set(0, DType::i64, Shape{Dim(), dim_of(3)});
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"EyeLike", 9, eye_like, infer_eye_like},
+    {"NonMaxSuppression", 10, non_max_suppression, infer_non_max_suppression},
+    {"NonZero", 9, non_zero, infer_non_zero},
+    {"OneHot", 9, one_hot, infer_one_hot},
+    {"Range", 11, range, infer_range},
+    {"TopK", 1, top_k, infer_top_k},
+    {"Unique", 11, unique, infer_unique},
+};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "onnx/infer.h"
 #include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
@@ -40,7 +41,7 @@ Status sequence_construct(OpContext& context) {
 }
 
 Status sequence_empty(OpContext& context) {
-  HR_ASSIGN_OR_RETURN(const DType dtype, dtype_attribute(context, "dtype", DType::f32));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("dtype", DType::f32));
   context.set(0, Sequence{dtype, {}});
   return {};
 }
@@ -88,9 +89,8 @@ Status sequence_length(OpContext& context) {
 
 Status sequence_map(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Sequence* first, sequence_input(context, 0));
-  const Attribute* body = context.attribute("body");
-  if (body == nullptr || body->graphs.size() != 1) return make_status(Code::malformed, "attribute body: want a graph");
-  const Graph& graph = *body->graphs.front();
+  HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
+  const Graph& graph = *body;
   if (std::ssize(graph.inputs) != context.num_inputs() || std::ssize(graph.outputs) != context.num_outputs()) {
     return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node {} and {}", graph.inputs.size(),
                        graph.outputs.size(), context.num_inputs(), context.num_outputs());
@@ -196,18 +196,174 @@ Status optional_has_element(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"ConcatFromSequence", 11, concat_from_sequence},
-                           {"Optional", 15, optional},
-                           {"OptionalGetElement", 15, optional_get_element},
-                           {"OptionalHasElement", 15, optional_has_element},
-                           {"SequenceAt", 11, sequence_at},
-                           {"SequenceConstruct", 11, sequence_construct},
-                           {"SequenceEmpty", 11, sequence_empty},
-                           {"SequenceErase", 11, sequence_erase},
-                           {"SequenceInsert", 11, sequence_insert},
-                           {"SequenceLength", 11, sequence_length},
-                           {"SequenceMap", 17, sequence_map},
-                           {"SplitToSequence", 11, split_to_sequence}};
+// ---- types
+
+// What a sequence holds; unknown where nothing is known of it. Errors: malformed for what is surely none.
+Result<Type> element_type(const InferContext& context, int index) {
+  const ValueFact& fact = context.fact(index);
+  if (!fact.left_out && fact.type.kind == Type::Kind::unknown) return Type();
+  if (fact.left_out || fact.type.kind != Type::Kind::sequence) {
+    return error(Code::malformed, "input {}: want a sequence, got {}", index, fact.left_out ? "none" : describe(fact.type));
+  }
+  return fact.type.element ? *fact.type.element : Type();
+}
+
+Status infer_sequence_construct(InferContext& context) {
+  Type element;
+  for (int i = 0; i < context.num_inputs(); ++i) {
+    HR_ASSIGN_OR_RETURN(const TensorFact next, context.input(i));
+    const Type& type = context.fact(i).type;
+    if (i > 0 && next.dtype && element.kind == Type::Kind::tensor && *next.dtype != element.dtype) {
+      return make_status(Code::malformed, "input {}: want {}, got {}", i, dtype_name(element.dtype), dtype_name(*next.dtype));
+    }
+    element = i == 0 ? type : common_type(element, type);
+  }
+  context.set(0, sequence_of(std::move(element)));
+  return {};
+}
+
+Status infer_sequence_empty(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("dtype", DType::f32));
+  context.set(0, sequence_of(tensor_type(dtype, std::nullopt)));
+  return {};
+}
+
+Status infer_sequence_at(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(Type element, element_type(context, 0));
+  context.set(0, std::move(element));
+  return {};
+}
+
+Status infer_sequence_erase(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(Type element, element_type(context, 0));
+  context.set(0, sequence_of(std::move(element)));
+  return {};
+}
+
+Status infer_sequence_insert(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const Type element, element_type(context, 0));
+  HR_ASSIGN_OR_RETURN(const TensorFact tensor, context.input(1));
+  if (tensor.dtype && element.kind == Type::Kind::tensor && *tensor.dtype != element.dtype) {
+    return make_status(Code::malformed, "a tensor of {} into a sequence of {}", dtype_name(*tensor.dtype), dtype_name(element.dtype));
+  }
+  context.set(0, sequence_of(common_type(element, context.fact(1).type)));
+  return {};
+}
+
+Status infer_sequence_length(InferContext& context) {
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const Type element, element_type(context, 0));
+  context.set(0, DType::i64, Shape());
+  return {};
+}
+
+Status infer_sequence_map(InferContext& context) {
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const Type first, element_type(context, 0));
+  HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
+  if (std::ssize(body->inputs) != context.num_inputs() || std::ssize(body->outputs) != context.num_outputs()) {
+    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node {} and {}", body->inputs.size(), body->outputs.size(),
+                       context.num_inputs(), context.num_outputs());
+  }
+  std::vector<ValueFact> inputs;
+  for (int i = 0; i < context.num_inputs(); ++i) {
+    ValueFact fact = context.fact(i);
+    if (fact.type.kind == Type::Kind::sequence) {
+      fact = {.type = fact.type.element ? *fact.type.element : Type(), .constant = {}, .elements = {}};
+    }
+    inputs.push_back(std::move(fact));
+  }
+  HR_ASSIGN_OR_RETURN(std::vector<ValueFact> outputs, context.graphs().infer(*body, std::move(inputs)));
+  for (size_t i = 0; i < outputs.size(); ++i) context.set(static_cast<int>(i), sequence_of(std::move(outputs[i].type)));
+  return {};
+}
+
+Status infer_split_to_sequence(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", 0));
+  HR_ASSIGN_OR_RETURN(const int64_t keep, context.integer("keepdims", 1));
+  if (!x.dtype) {
+    context.set(0, sequence_of(Type()));
+    return {};
+  }
+  std::optional<Shape> shape = x.shape;
+  if (shape) {
+    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, static_cast<int>(shape->size())));
+    Dim& dim = (*shape)[static_cast<size_t>(axis)];
+    if (!context.has_input(1)) {
+      dim = dim_of(1);
+      if (keep == 0) shape->erase(shape->begin() + axis);
+    } else {
+      // One length where all parts have it.
+      HR_ASSIGN_OR_RETURN(const std::optional<Dims> lengths, context.integers(1));
+      const bool one_for_all = lengths && !lengths->empty() && std::ranges::count(*lengths, lengths->front()) == std::ssize(*lengths);
+      const bool scalar = context.fact(1).type.shape && context.fact(1).type.shape->empty();
+      const bool fits = one_for_all && lengths->front() > 0 && (!scalar || (is_known(dim) && dim.value % lengths->front() == 0));
+      dim = fits ? dim_of(lengths->front()) : Dim();
+    }
+  }
+  context.set(0, sequence_of(tensor_type(*x.dtype, std::move(shape))));
+  return {};
+}
+
+Status infer_concat_from_sequence(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(Type element, element_type(context, 0));
+  HR_ASSIGN_OR_RETURN(const int64_t new_axis, context.integer("new_axis", 0));
+  HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", 0));
+  if (!context.has("axis")) return make_status(Code::malformed, "attribute axis: want one");
+  if (element.shape) {
+    Shape& shape = *element.shape;
+    HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(given, static_cast<int>(shape.size()) + (new_axis != 0 ? 1 : 0)));
+    if (new_axis != 0) shape.insert(shape.begin() + axis, Dim());
+    else shape[static_cast<size_t>(axis)] = {};
+  }
+  context.set(0, std::move(element));
+  return {};
+}
+
+Status infer_optional(InferContext& context) {
+  Type type;
+  if (context.has_input(0)) {
+    type = context.fact(0).type;
+  } else if (context.has("type")) {
+    type = context.attribute("type")->type;
+  } else {
+    return make_status(Code::malformed, "want an input or the attribute type");
+  }
+  Type optional = sequence_of(std::move(type));
+  optional.kind = Type::Kind::optional;
+  context.set(0, std::move(optional));
+  return {};
+}
+
+Status infer_optional_get_element(InferContext& context) {
+  if (!context.has_input(0)) return make_status(Code::malformed, "input 0: want an optional, got none");
+  const ValueFact& given = context.fact(0);
+  if (given.type.kind != Type::Kind::optional) context.set(0, given);
+  else if (given.type.element) context.set(0, *given.type.element);
+  return {};
+}
+
+Status infer_optional_has_element(InferContext& context) {
+  const ValueFact& given = context.fact(0);
+  const bool surely_there = given.type.kind == Type::Kind::tensor || given.type.kind == Type::Kind::sequence;
+  if (given.left_out || surely_there) context.set_constant(0, Tensor::scalar(!given.left_out));
+  else context.set(0, DType::boolean, Shape());
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"ConcatFromSequence", 11, concat_from_sequence, infer_concat_from_sequence},
+    {"Optional", 15, optional, infer_optional},
+    {"OptionalGetElement", 15, optional_get_element, infer_optional_get_element},
+    {"OptionalHasElement", 15, optional_has_element, infer_optional_has_element},
+    {"SequenceAt", 11, sequence_at, infer_sequence_at},
+    {"SequenceConstruct", 11, sequence_construct, infer_sequence_construct},
+    {"SequenceEmpty", 11, sequence_empty, infer_sequence_empty},
+    {"SequenceErase", 11, sequence_erase, infer_sequence_erase},
+    {"SequenceInsert", 11, sequence_insert, infer_sequence_insert},
+    {"SequenceLength", 11, sequence_length, infer_sequence_length},
+    {"SequenceMap", 17, sequence_map, infer_sequence_map, kNotPure},
+    {"SplitToSequence", 11, split_to_sequence, infer_split_to_sequence},
+};
 
 }  // namespace
 

@@ -3,19 +3,24 @@
 
 #include <algorithm>
 
+#include "onnx/infer.h"
 #include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
 namespace {
 
+// The axes that Shape gives, from the first up to the second.
+Result<std::pair<int64_t, int64_t>> shape_range(const NodeReader& context, int64_t rank) {
+  HR_ASSIGN_OR_RETURN(const int64_t start, context.integer("start", 0));
+  HR_ASSIGN_OR_RETURN(const int64_t end, context.integer("end", rank));
+  const auto place = [&](int64_t axis) { return std::clamp<int64_t>(axis < 0 ? axis + rank : axis, 0, rank); };
+  return std::pair(place(start), std::max(place(end), place(start)));
+}
+
 Status shape(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
-  const int64_t rank = input->rank();
-  HR_ASSIGN_OR_RETURN(int64_t start, context.integer("start", 0));
-  HR_ASSIGN_OR_RETURN(int64_t end, context.integer("end", rank));
-  const auto place = [&](int64_t axis) { return std::clamp<int64_t>(axis < 0 ? axis + rank : axis, 0, rank); };
-  start = place(start);
-  end = std::max(place(end), start);
+  HR_ASSIGN_OR_RETURN(const auto range, shape_range(context, input->rank()));
+  const auto [start, end] = range;
   context.set(0, Tensor::of<int64_t>({end - start}, Dims(input->dims().begin() + start, input->dims().begin() + end)));
   return {};
 }
@@ -57,12 +62,17 @@ Status reshape(OpContext& context) {
   return {};
 }
 
+// The axis may be the one behind the last.
+Result<int> flatten_axis(int64_t given, int rank) {
+  if (given < -rank || given > rank) return error(Code::malformed, "axis: want {} to {}, got {}", -rank, rank, given);
+  return static_cast<int>(given < 0 ? given + rank : given);
+}
+
 Status flatten(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", 1));
   const int rank = input->rank();
-  if (given < -rank || given > rank) return make_status(Code::malformed, "axis: want {} to {}, got {}", -rank, rank, given);
-  const int axis = static_cast<int>(given < 0 ? given + rank : given);
+  HR_ASSIGN_OR_RETURN(const int axis, flatten_axis(given, rank));
   context.set(0, input->reshaped({product(input->dims(), 0, axis), product(input->dims(), axis, rank)}));
   return {};
 }
@@ -104,8 +114,146 @@ Status unsqueeze(OpContext& context) {
   return {};
 }
 
-constexpr OpRow kRows[] = {{"Flatten", 1, flatten}, {"Reshape", 5, reshape}, {"Shape", 1, shape},
-                           {"Size", 1, size},       {"Squeeze", 1, squeeze}, {"Unsqueeze", 1, unsqueeze}};
+// ---- types
+
+Status infer_shape(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  if (!x.shape) {
+    context.set(0, DType::i64, Shape(1));
+    return {};
+  }
+  HR_ASSIGN_OR_RETURN(const auto range, shape_range(context, std::ssize(*x.shape)));
+  Elements dims;
+  for (int64_t i = range.first; i < range.second; ++i) dims.push_back(element_of((*x.shape)[static_cast<size_t>(i)]));
+  context.set_elements(0, DType::i64, 1, std::move(dims));
+  return {};
+}
+
+Status infer_size(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  context.set_elements(0, DType::i64, 0, {element_of(x.shape ? product(*x.shape) : Dim())});
+  return {};
+}
+
+Status infer_reshape(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const std::optional<Elements> wanted, context.elements(1));
+  HR_ASSIGN_OR_RETURN(const int64_t allow_zero, context.integer("allowzero", 0));
+  context.set(0, x.dtype, std::nullopt);
+  if (!wanted) return {};
+  // All dims that are known, copied ones too, and where the one that makes up for the rest stands.
+  const size_t rank = wanted->size();
+  Shape shape(rank);
+  size_t open = rank;
+  bool sure = true;  // that no other element is 0 or -1
+  const auto wrong = [&](std::string_view why) {
+    return make_status(Code::malformed, "dims {} as {}: {}", x.shape ? describe(*x.shape) : "?", describe(shape), why);
+  };
+  for (size_t i = 0; i < rank; ++i) {
+    const Element& element = (*wanted)[i];
+    if (element.number == 0 && allow_zero == 0) {
+      if (x.shape && i >= x.shape->size()) return wrong("a 0 that stands for no dim");
+      shape[i] = x.shape ? (*x.shape)[i] : Dim();
+    } else if (element.number == -1) {
+      if (open != rank) return wrong("more than one -1");
+      open = i;
+    } else if (element.number && *element.number < 0) {
+      return wrong("dims below 0");
+    } else {
+      shape[i] = dim_of(element);
+      sure = sure && (element.number || !element.symbol.empty());
+    }
+  }
+  if (x.shape && open != rank) {
+    // What stays the same cancels out, unknown dims that are copied too.
+    Shape from, others;
+    for (size_t i = 0; i < x.shape->size(); ++i) {
+      const bool copied = i < rank && (*wanted)[i].number == 0 && allow_zero == 0;
+      if (!copied || (*x.shape)[i].value == 0) from.push_back((*x.shape)[i]);
+    }
+    for (size_t i = 0; i < rank; ++i) {
+      const bool copied = (*wanted)[i].number == 0 && allow_zero == 0;
+      if (i != open && (!copied || shape[i].value == 0)) others.push_back(shape[i]);
+    }
+    const Dim whole = product(from), part = product(others);
+    if (is_known(whole) && is_known(part) && part.value > 0 && whole.value % part.value != 0) return wrong("the elements do not fit");
+    if (part.value == 0) shape[open] = dim_of(0);
+    else shape[open] = quotient(from, others);
+  } else if (x.shape && sure) {
+    const Dim from = product(*x.shape), to = product(shape);
+    if (is_known(from) && is_known(to) && from.value != to.value) return wrong("another number of elements");
+    // A single unknown dim of the target is what the others leave.
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+
+Status infer_flatten(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", 1));
+  Shape shape(2);
+  if (x.shape) {
+    HR_ASSIGN_OR_RETURN(const int axis, flatten_axis(given, static_cast<int>(x.shape->size())));
+    const std::span<const Dim> all = *x.shape;
+    shape = {product(all.first(static_cast<size_t>(axis))), product(all.subspan(static_cast<size_t>(axis)))};
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+
+Result<std::optional<Dims>> infer_axes(const InferContext& context) {
+  if (context.opset() >= 13) return context.integers(1);
+  HR_ASSIGN_OR_RETURN(Dims axes, context.integers("axes", {}));
+  return std::optional(std::move(axes));
+}
+
+Status infer_squeeze(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  const bool given = context.opset() >= 13 ? context.has_input(1) : context.has("axes");
+  context.set(0, x.dtype, std::nullopt);
+  if (!x.shape) return {};
+  std::vector<int> axes;
+  if (given) {
+    HR_ASSIGN_OR_RETURN(const std::optional<Dims> listed, infer_axes(context));
+    if (!listed) return {};
+    HR_ASSIGN_OR_RETURN(axes, normalize_axes(*listed, static_cast<int>(x.shape->size())));
+  } else if (!known_dims(*x.shape)) {
+    return {};  // any of the unknown ones may be 1
+  }
+  Shape shape;
+  for (int axis = 0; axis < static_cast<int>(x.shape->size()); ++axis) {
+    const Dim& dim = (*x.shape)[static_cast<size_t>(axis)];
+    const bool goes = given ? std::ranges::find(axes, axis) != axes.end() : dim.value == 1;
+    if (goes && is_known(dim) && dim.value != 1) return make_status(Code::malformed, "axis {} of {}: want 1", axis, describe(*x.shape));
+    if (!goes) shape.push_back(dim);
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+
+Status infer_unsqueeze(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const std::optional<Dims> listed, infer_axes(context));
+  std::optional<Shape> shape;
+  if (x.shape && listed) {
+    const int rank = static_cast<int>(x.shape->size() + listed->size());
+    HR_ASSIGN_OR_RETURN(const std::vector<int> axes, normalize_axes(*listed, rank));
+    shape = Shape();
+    auto rest = x.shape->begin();
+    for (int axis = 0; axis < rank; ++axis) shape->push_back(std::ranges::find(axes, axis) != axes.end() ? dim_of(1) : *rest++);
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"Flatten", 1, flatten, infer_flatten},
+    {"Reshape", 5, reshape, infer_reshape, kMovesFirst},
+    {"Shape", 1, shape, infer_shape},
+    {"Size", 1, size, infer_size},
+    {"Squeeze", 1, squeeze, infer_squeeze, kMovesFirst},
+    {"Unsqueeze", 1, unsqueeze, infer_unsqueeze, kMovesFirst},
+};
 
 }  // namespace
 

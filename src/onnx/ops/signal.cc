@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numbers>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 #include "onnx/tensor_proto.h"
 
@@ -228,9 +229,99 @@ Status mel_weight_matrix(OpContext& context) {
   return put_as(context, {bins, bands}, values);
 }
 
+// ---- types
+
+Status infer_dft(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const int64_t inverse, context.integer("inverse", 0));
+  HR_ASSIGN_OR_RETURN(const int64_t onesided, context.integer("onesided", 0));
+  HR_RETURN_IF_ERROR(want_rank_from(x, 2, "input"));
+  std::optional<Shape> shape = x.shape;
+  if (shape) {
+    std::optional<int64_t> given = -2;
+    if (context.opset() < 20) {
+      HR_ASSIGN_OR_RETURN(given, context.integer("axis", 1));
+    } else if (context.has_input(2)) {
+      HR_ASSIGN_OR_RETURN(given, context.integer_input(2));
+    }
+    const bool to_real = inverse != 0 && onesided != 0;
+    if (!given) {
+      shape = unknown_shape(shape->size());
+    } else {
+      HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(*given, static_cast<int>(shape->size())));
+      Dim& dim = (*shape)[static_cast<size_t>(axis)];
+      std::optional<int64_t> length;
+      if (context.has_input(1)) {
+        HR_ASSIGN_OR_RETURN(length, context.integer_input(1));
+        if (!length) dim = {};
+      } else if (is_known(dim)) {
+        length = to_real ? 2 * (dim.value - 1) : dim.value;
+      } else if (onesided != 0) {
+        dim = {};
+      }
+      if (length && (*length < 1 || *length > kMaxElements)) return make_status(Code::malformed, "dft_length: want 1 or more, got {}", *length);
+      if (length) dim = dim_of(onesided != 0 && inverse == 0 ? *length / 2 + 1 : *length);
+    }
+    shape->back() = dim_of(to_real ? 1 : 2);
+  }
+  context.set(0, x.dtype, std::move(shape));
+  return {};
+}
+
+Status infer_stft(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact signal, context.input(0));
+  HR_ASSIGN_OR_RETURN(const std::optional<int64_t> step, context.integer_input(1));
+  HR_ASSIGN_OR_RETURN(const int64_t onesided, context.integer("onesided", 1));
+  HR_RETURN_IF_ERROR(want_rank_from(signal, 2, "signal"));
+  const Dim whole = signal.shape ? (*signal.shape)[1] : Dim();
+  Dim length = whole;
+  if (context.has_input(2)) {
+    HR_ASSIGN_OR_RETURN(const TensorFact window, context.input(2));
+    HR_RETURN_IF_ERROR(want_rank(window, 1, "window"));
+    length = window.shape ? (*window.shape)[0] : Dim();
+  }
+  if (context.has_input(3)) {
+    HR_ASSIGN_OR_RETURN(const std::optional<int64_t> given, context.integer_input(3));
+    if (given) length = *given < 0 ? Dim() : dim_of(*given);
+  }
+  Dim frames, bins;
+  if (is_known(length)) bins = dim_of(onesided != 0 ? length.value / 2 + 1 : length.value);
+  if (step && is_known(length) && is_known(whole)) {
+    if (*step < 1 || length.value < 1 || length.value > whole.value) {
+      return make_status(Code::malformed, "frames of {}, {} apart, of a signal of {}", length.value, *step, whole.value);
+    }
+    frames = dim_of((whole.value - length.value) / *step + 1);
+  }
+  context.set(0, signal.dtype, Shape{signal.shape ? (*signal.shape)[0] : Dim(), frames, bins, dim_of(2)});
+  return {};
+}
+
+Status infer_window(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const std::optional<int64_t> size, context.integer_input(0));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("output_datatype", DType::f32));
+  if (size && *size < 0) return make_status(Code::malformed, "size: want none below 0, got {}", *size);
+  context.set(0, dtype, Shape{size ? dim_of(*size) : Dim()});
+  return {};
+}
+
+Status infer_mel_weight_matrix(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const std::optional<int64_t> bands, context.integer_input(0));
+  HR_ASSIGN_OR_RETURN(const std::optional<int64_t> length, context.integer_input(1));
+  HR_ASSIGN_OR_RETURN(const DType dtype, context.dtype_attribute("output_datatype", DType::f32));
+  if ((bands && *bands < 0) || (length && *length < 1)) {
+    return make_status(Code::malformed, "num_mel_bins {}, dft_length {}", bands.value_or(0), length.value_or(1));
+  }
+  context.set(0, dtype, Shape{length ? dim_of(*length / 2 + 1) : Dim(), bands ? dim_of(*bands) : Dim()});
+  return {};
+}
+
 constexpr OpRow kRows[] = {
-    {"BlackmanWindow", 17, blackman_window}, {"DFT", 17, dft}, {"HammingWindow", 17, hamming_window},
-    {"HannWindow", 17, hann_window},         {"MelWeightMatrix", 17, mel_weight_matrix}, {"STFT", 17, stft},
+    {"BlackmanWindow", 17, blackman_window, infer_window},
+    {"DFT", 17, dft, infer_dft},
+    {"HammingWindow", 17, hamming_window, infer_window},
+    {"HannWindow", 17, hann_window, infer_window},
+    {"MelWeightMatrix", 17, mel_weight_matrix, infer_mel_weight_matrix},
+    {"STFT", 17, stft, infer_stft},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Softmax, LogSoftmax, Hardmax, and the losses that stand on them.
 #include <algorithm>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 
 namespace headrace::onnx {
@@ -141,12 +142,45 @@ Status softmax_cross_entropy_loss(OpContext& context) {
   });
 }
 
+// ---- types
+
+Status infer_softmax(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  const bool flattens = context.opset() < 13;
+  HR_ASSIGN_OR_RETURN(const int64_t given, context.integer("axis", flattens ? 1 : -1));
+  if (x.shape && !(flattens && given == std::ssize(*x.shape)) && !(x.shape->empty() && given == -1)) {
+    HR_ASSIGN_OR_RETURN([[maybe_unused]] const int axis, normalize_axis(given, static_cast<int>(x.shape->size())));
+  }
+  return infer_same(context);
+}
+
+Status infer_loss(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact scores, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact labels, context.input(1));
+  HR_RETURN_IF_ERROR(want_rank_from(scores, 2, "scores"));
+  HR_ASSIGN_OR_RETURN(const std::string reduction, context.text("reduction", "mean"));
+  std::optional<Shape> shape = labels.shape;
+  if (scores.shape) {
+    Shape wanted = *scores.shape;
+    wanted.erase(wanted.begin() + 1);
+    if (shape) {
+      HR_ASSIGN_OR_RETURN(shape, agreed(wanted, *shape, "labels"));
+    } else {
+      shape = std::move(wanted);
+    }
+  }
+  if (reduction != "none") shape = Shape();
+  context.set(0, scores.dtype, std::move(shape));
+  context.set(1, scores.dtype, scores.shape);  // of SoftmaxCrossEntropyLoss
+  return {};
+}
+
 constexpr OpRow kRows[] = {
-    {"Hardmax", 1, softmax<Kind::hardmax>},
-    {"LogSoftmax", 1, softmax<Kind::log_softmax>},
-    {"NegativeLogLikelihoodLoss", 12, negative_log_likelihood_loss},
-    {"Softmax", 1, softmax<Kind::softmax>},
-    {"SoftmaxCrossEntropyLoss", 12, softmax_cross_entropy_loss},
+    {"Hardmax", 1, softmax<Kind::hardmax>, infer_softmax},
+    {"LogSoftmax", 1, softmax<Kind::log_softmax>, infer_softmax},
+    {"NegativeLogLikelihoodLoss", 12, negative_log_likelihood_loss, infer_loss},
+    {"Softmax", 1, softmax<Kind::softmax>, infer_softmax},
+    {"SoftmaxCrossEntropyLoss", 12, softmax_cross_entropy_loss, infer_loss},
 };
 
 }  // namespace

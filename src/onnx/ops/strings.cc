@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "onnx/infer.h"
 #include "onnx/ops/elements.h"
 #include "onnx/ops/regex.h"
 #include "onnx/ops/utf8.h"
@@ -124,9 +125,11 @@ struct Grams {
   std::vector<float> weights;
   int64_t shortest = 1, longest = 1, most_skipped = 0;
   std::string mode;
+
+  int64_t num_columns() const { return columns.empty() ? 0 : *std::ranges::max_element(columns) + 1; }
 };
 
-Result<Grams> grams_of(const OpContext& context) {
+Result<Grams> grams_of(const NodeReader& context) {
   Grams grams;
   HR_ASSIGN_OR_RETURN(grams.starts, context.integers("ngram_counts", {}));
   HR_ASSIGN_OR_RETURN(grams.columns, context.integers("ngram_indexes", {}));
@@ -177,7 +180,7 @@ Status count_grams(OpContext& context, const Grams& grams, const std::vector<T>&
   HR_ASSIGN_OR_RETURN(const auto known, read_pool(grams, pool));
   const bool batched = input.rank() == 2;
   const int64_t rows = batched ? input.dim(0) : 1, length = input.rank() == 0 ? 1 : input.dim(input.rank() - 1);
-  const int64_t columns = grams.columns.empty() ? 0 : *std::ranges::max_element(grams.columns) + 1;
+  const int64_t columns = grams.num_columns();
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, DType::f32, batched ? Dims{rows, columns} : Dims{columns}));
   for (int64_t row = 0; row < rows; ++row) {
     std::vector<int64_t> counts(grams.columns.size(), 0);
@@ -219,11 +222,68 @@ Status tf_idf_vectorizer(OpContext& context) {
   return count_grams(context, grams, pool, words, *input);
 }
 
-constexpr OpRow kRows[] = {{"RegexFullMatch", 20, regex_full_match},
-                           {"StringConcat", 20, string_concat},
-                           {"StringNormalizer", 10, string_normalizer},
-                           {"StringSplit", 20, string_split},
-                           {"TfIdfVectorizer", 9, tf_idf_vectorizer}};
+// ---- types
+
+Status infer_regex_full_match(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_dtype(x, DType::string, "input 0"));
+  return infer_bool(context);
+}
+
+Status infer_string_concat(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_dtype(x, DType::string, "input 0"));
+  return infer_broadcast(context);
+}
+
+Status infer_string_normalizer(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_dtype(x, DType::string, "input 0"));
+  HR_ASSIGN_OR_RETURN(const std::vector<std::string> stop_words, context.texts("stopwords", {}));
+  std::optional<Shape> shape;
+  if (x.shape) {
+    if (x.shape->empty() || x.shape->size() > 2) return make_status(Code::malformed, "want strings [C] or [1, C], got {}", describe(*x.shape));
+    shape = *x.shape;
+    // Without words that go, all stay; of none there is still one, an empty one.
+    Dim& last = shape->back();
+    if (!stop_words.empty()) last = {};
+    else if (last.value == 0) last = dim_of(1);
+    if (shape->size() == 2) (*shape)[0] = dim_of(1);
+  }
+  context.set(0, DType::string, std::move(shape));
+  return {};
+}
+
+Status infer_string_split(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_dtype(x, DType::string, "input 0"));
+  std::optional<Shape> shape = x.shape;
+  if (shape) shape->emplace_back();
+  context.set(0, DType::string, std::move(shape));
+  context.set(1, DType::i64, x.shape);
+  return {};
+}
+
+Status infer_tf_idf_vectorizer(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_ASSIGN_OR_RETURN(const Grams grams, grams_of(context));
+  std::optional<Shape> shape;
+  if (x.shape) {
+    if (x.shape->size() > 2) return make_status(Code::malformed, "want [C] or [N, C], got {}", describe(*x.shape));
+    shape = Shape{dim_of(grams.num_columns())};
+    if (x.shape->size() == 2) shape->insert(shape->begin(), (*x.shape)[0]);
+  }
+  context.set(0, DType::f32, std::move(shape));
+  return {};
+}
+
+constexpr OpRow kRows[] = {
+    {"RegexFullMatch", 20, regex_full_match, infer_regex_full_match},
+    {"StringConcat", 20, string_concat, infer_string_concat},
+    {"StringNormalizer", 10, string_normalizer, infer_string_normalizer},
+    {"StringSplit", 20, string_split, infer_string_split},
+    {"TfIdfVectorizer", 9, tf_idf_vectorizer, infer_tf_idf_vectorizer},
+};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // Elementwise operators of one tensor, Clip and Dropout.
 #include <algorithm>
 
+#include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
 
 namespace headrace::onnx {
@@ -289,53 +290,90 @@ Status dropout(OpContext& context) {
   return {};
 }
 
+// ---- types
+
+Status infer_not(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  HR_RETURN_IF_ERROR(want_dtype(x, DType::boolean, "input 0"));
+  return infer_bool(context);
+}
+
+Status infer_swiglu(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact gate, context.input(0));
+  HR_ASSIGN_OR_RETURN(const TensorFact linear, context.input(1));
+  HR_ASSIGN_OR_RETURN(const auto dtype, same_dtype(gate, linear));
+  std::optional<Shape> shape = gate.shape ? gate.shape : linear.shape;
+  if (gate.shape && linear.shape) {
+    HR_ASSIGN_OR_RETURN(shape, agreed(*gate.shape, *linear.shape, "B"));
+  }
+  context.set(0, dtype, std::move(shape));
+  return {};
+}
+
+Status infer_clip(InferContext& context) {
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  for (int i = 1; i < context.num_inputs(); ++i) {
+    if (!context.has_input(i)) continue;
+    HR_ASSIGN_OR_RETURN(const TensorFact bound, context.input(i));
+    HR_ASSIGN_OR_RETURN([[maybe_unused]] const auto dtype, same_dtype(x, bound));
+  }
+  return infer_same(context);
+}
+
+Status infer_dropout(InferContext& context) {
+  HR_RETURN_IF_ERROR(infer_same(context));
+  HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
+  context.set(1, context.opset() < 10 ? x.dtype : DType::boolean, x.shape);
+  return {};
+}
+
 constexpr OpRow kRows[] = {
-    {"Abs", 6, abs},
-    {"Acos", 7, acos},
-    {"Acosh", 9, acosh},
-    {"Asin", 7, asin},
-    {"Asinh", 9, asinh},
-    {"Atan", 7, atan},
-    {"Atanh", 9, atanh},
-    {"BitwiseNot", 18, bitwise_not},
-    {"Ceil", 6, ceil},
-    {"Celu", 12, celu},
-    {"Clip", 6, clip_6},
-    {"Clip", 11, clip},
-    {"Cos", 7, cos},
-    {"Cosh", 9, cosh},
-    {"Dropout", 7, dropout},
-    {"Elu", 6, elu},
-    {"Erf", 9, erf},
-    {"Exp", 6, exp},
-    {"Floor", 6, floor},
-    {"Gelu", 20, gelu},
-    {"HardSigmoid", 6, hard_sigmoid},
-    {"HardSwish", 14, hard_swish},
-    {"IsInf", 10, is_inf},
-    {"IsNaN", 9, is_nan_op},
-    {"LeakyRelu", 6, leaky_relu},
-    {"Log", 6, log},
-    {"Mish", 18, mish},
-    {"Neg", 6, neg},
-    {"Not", 1, logical_not},
-    {"Reciprocal", 6, reciprocal},
-    {"Relu", 6, relu},
-    {"Round", 11, round},
-    {"Selu", 6, selu},
-    {"Shrink", 9, shrink},
-    {"Sigmoid", 6, sigmoid},
-    {"Sign", 9, sign},
-    {"Sin", 7, sin},
-    {"Sinh", 9, sinh},
-    {"Softplus", 1, softplus},
-    {"Softsign", 1, softsign},
-    {"Sqrt", 6, sqrt},
-    {"SwiGLU", 28, swiglu},
-    {"Swish", 24, swish},
-    {"Tan", 7, tan},
-    {"Tanh", 6, tanh},
-    {"ThresholdedRelu", 10, thresholded_relu},
+    {"Abs", 6, abs, infer_same},
+    {"Acos", 7, acos, infer_same},
+    {"Acosh", 9, acosh, infer_same},
+    {"Asin", 7, asin, infer_same},
+    {"Asinh", 9, asinh, infer_same},
+    {"Atan", 7, atan, infer_same},
+    {"Atanh", 9, atanh, infer_same},
+    {"BitwiseNot", 18, bitwise_not, infer_same},
+    {"Ceil", 6, ceil, infer_same},
+    {"Celu", 12, celu, infer_same},
+    {"Clip", 6, clip_6, infer_clip},
+    {"Clip", 11, clip, infer_clip},
+    {"Cos", 7, cos, infer_same},
+    {"Cosh", 9, cosh, infer_same},
+    {"Dropout", 7, dropout, infer_dropout},
+    {"Elu", 6, elu, infer_same},
+    {"Erf", 9, erf, infer_same},
+    {"Exp", 6, exp, infer_same},
+    {"Floor", 6, floor, infer_same},
+    {"Gelu", 20, gelu, infer_same},
+    {"HardSigmoid", 6, hard_sigmoid, infer_same},
+    {"HardSwish", 14, hard_swish, infer_same},
+    {"IsInf", 10, is_inf, infer_bool},
+    {"IsNaN", 9, is_nan_op, infer_bool},
+    {"LeakyRelu", 6, leaky_relu, infer_same},
+    {"Log", 6, log, infer_same},
+    {"Mish", 18, mish, infer_same},
+    {"Neg", 6, neg, infer_same},
+    {"Not", 1, logical_not, infer_not},
+    {"Reciprocal", 6, reciprocal, infer_same},
+    {"Relu", 6, relu, infer_same},
+    {"Round", 11, round, infer_same},
+    {"Selu", 6, selu, infer_same},
+    {"Shrink", 9, shrink, infer_same},
+    {"Sigmoid", 6, sigmoid, infer_same},
+    {"Sign", 9, sign, infer_same},
+    {"Sin", 7, sin, infer_same},
+    {"Sinh", 9, sinh, infer_same},
+    {"Softplus", 1, softplus, infer_same},
+    {"Softsign", 1, softsign, infer_same},
+    {"Sqrt", 6, sqrt, infer_same},
+    {"SwiGLU", 28, swiglu, infer_swiglu},
+    {"Swish", 24, swish, infer_same},
+    {"Tan", 7, tan, infer_same},
+    {"Tanh", 6, tanh, infer_same},
+    {"ThresholdedRelu", 10, thresholded_relu, infer_same},
 };
 
 }  // namespace
