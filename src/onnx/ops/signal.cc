@@ -283,6 +283,7 @@ Status infer_stft(InferContext& context) {
   if (context.has_input(3)) {
     HR_ASSIGN_OR_RETURN(const std::optional<int64_t> given, context.integer_input(3));
     if (given) length = *given < 0 ? Dim() : dim_of(*given);
+    else if (!context.has_input(2)) length = {};
   }
   Dim frames, bins;
   if (is_known(length)) bins = dim_of(onesided != 0 ? length.value / 2 + 1 : length.value);
