@@ -41,8 +41,8 @@ void check_value(const onnx::Value& value) {
   if (value.has_value() && !onnx::parse_value(std::as_bytes(std::span(*bytes)), kind)) std::abort();
 }
 
-// Whether what was inferred of a value's element type, rank and dims is so. Of what is empty the type alone counts: what a loop collects that
-// never turns has the dims that its body declares.
+// Whether what was inferred of a value's element type, rank and dims is so. Of what is empty the type alone counts: what a
+// loop collects that never turns has the dims that its body declares.
 bool holds(const onnx::Type& type, const onnx::Value& value) {
   const onnx::Tensor* tensor = value.tensor();
   if (type.kind == onnx::Type::Kind::unknown || tensor == nullptr) return true;

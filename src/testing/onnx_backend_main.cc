@@ -1,7 +1,8 @@
 // onnx_backend DIR... [--table FILE]: runs the backend tests that scripts/onnx_backend.py wrote, prints each failure with its reason,
-// and closes with "N passed, N failed" and what is known of the outputs' dims before a model runs. What is inferred of any value of a model
-// must hold of the real one: with the dims of the test's inputs, with the declared types, and with small inputs as constants. --table writes what failed, by operator, between the marks of a Markdown file. Exit 0: something
-// ran and nothing failed; 1: a test failed or none ran; 2: usage.
+// and closes with "N passed, N failed" and what is known of the outputs' dims before a model runs. What is inferred of any value must hold
+// of the real one: from the dims of the test's inputs, from the declared types, and with small inputs as constants. --table writes what
+// failed, by operator, between the marks of a Markdown file. Exit 0: something ran and nothing failed; 1: a test failed or none ran; 2:
+// usage.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -314,9 +315,10 @@ int run(const std::vector<fs::path>& roots, const std::string& table) {
   }
   const int passed = static_cast<int>(outcomes.size()) - failed;
   for (const auto& [op, count] : known.open) fmt::print("dims unknown before it runs: {} of {}\n", count, op);
-  fmt::print("{} passed, {} failed; of {} outputs all dims are known before the model runs from the inputs' dims for {}, and with small inputs "
-             "as constants for {}\n",
-             passed, failed, known.outputs, known.by_dims, known.by_contents);
+  fmt::print(
+      "{} passed, {} failed; of {} outputs all dims are known before the model runs from the inputs' dims for {}, and with small inputs "
+      "as constants for {}\n",
+      passed, failed, known.outputs, known.by_dims, known.by_contents);
   return failed == 0 && passed > 0 ? 0 : 1;
 }
 

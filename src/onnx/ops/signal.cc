@@ -259,7 +259,8 @@ Status infer_dft(InferContext& context) {
       } else if (onesided != 0) {
         dim = {};
       }
-      if (length && (*length < 1 || *length > kMaxElements)) return make_status(Code::malformed, "dft_length: want 1 or more, got {}", *length);
+      if (length && (*length < 1 || *length > kMaxElements))
+        return make_status(Code::malformed, "dft_length: want 1 or more, got {}", *length);
       if (length) dim = dim_of(onesided != 0 && inverse == 0 ? *length / 2 + 1 : *length);
     }
     shape->back() = dim_of(to_real ? 1 : 2);
