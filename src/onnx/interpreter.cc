@@ -287,7 +287,8 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
   bool fits = shape.size() == tensor->dims().size();
   for (size_t i = 0; fits && i < shape.size(); ++i) fits = shape[i].value < 0 || shape[i].value == tensor->dims()[i];
   if (fits) return {};
-  return make_status(Code::invalid_argument, "input {}: want dims {}, got [{}]", wanted.name, describe(shape), fmt::join(tensor->dims(), ", "));
+  return make_status(Code::invalid_argument, "input {}: want dims {}, got [{}]", wanted.name, describe(shape),
+                     fmt::join(tensor->dims(), ", "));
 }
 
 }  // namespace
