@@ -1,4 +1,5 @@
-// ONNX models: parses the file, runs it on inputs of ones within tight limits, writes and reads its outputs. The mutator changes one node
+// ONNX models: parses the file, infers its types, runs it on inputs of ones within tight limits, writes and reads its outputs. What was
+// inferred must hold of these. The mutator changes one node
 // of a model that protobuf can read, attributes and all, half of the time: lengths before it stay true.
 #include <algorithm>
 #include <cstdlib>
@@ -7,6 +8,7 @@
 #include <onnx/onnx-ml.pb.h>
 
 #include "onnx/file.h"
+#include "onnx/infer.h"
 #include "onnx/interpreter.h"
 #include "reached.h"
 
@@ -39,6 +41,33 @@ void check_value(const onnx::Value& value) {
   if (value.has_value() && !onnx::parse_value(std::as_bytes(std::span(*bytes)), kind)) std::abort();
 }
 
+// Whether what was inferred of a value's element type, rank and dims is so. Of what is empty the type alone counts: what a
+// loop collects that never turns has the dims that its body declares.
+bool holds(const onnx::Type& type, const onnx::Value& value) {
+  const onnx::Tensor* tensor = value.tensor();
+  if (type.kind == onnx::Type::Kind::unknown || tensor == nullptr) return true;
+  if (type.kind != onnx::Type::Kind::tensor || type.dtype != tensor->dtype()) return false;
+  if (!type.shape || tensor->elements() == 0) return true;
+  if (std::ssize(*type.shape) != tensor->rank()) return false;
+  for (int i = 0; i < tensor->rank(); ++i) {
+    const int64_t dim = (*type.shape)[static_cast<size_t>(i)].value;
+    if (dim >= 0 && dim != tensor->dim(i)) return false;
+  }
+  return true;
+}
+
+// By name, from the dims of these inputs; nothing where the model is refused.
+std::map<std::string, onnx::ValueFact> infer(const onnx::Model& model, const std::map<std::string, onnx::Value>& inputs) {
+  std::map<std::string, onnx::Type> types;
+  for (const auto& [name, value] : inputs) types[name] = onnx::type_of(value);
+  auto facts = onnx::infer_types(model, types, {.fold_elements = 64});
+  if (!facts) {
+    if (facts.error().message().empty()) std::abort();
+    return {};
+  }
+  return std::move(*facts);
+}
+
 void run(const onnx::Model& model) {
   std::map<std::string, onnx::Value> inputs;
   for (const onnx::ValueInfo& input : model.graph.inputs) {
@@ -47,12 +76,16 @@ void run(const onnx::Model& model) {
     if (!tensor) return;
     inputs[input.name] = std::move(*tensor);
   }
+  const auto facts = infer(model, inputs);
   const auto outputs = onnx::interpret(model, inputs, kLimits);
   if (!outputs) {
     if (outputs.error().message().empty()) std::abort();
     return;
   }
-  for (const auto& [name, value] : *outputs) check_value(value);
+  for (const auto& [name, value] : *outputs) {
+    check_value(value);
+    if (const auto fact = facts.find(name); fact != facts.end() && !holds(fact->second.type, value)) std::abort();
+  }
 }
 
 void parse_and_run(std::span<const std::byte> bytes) {
@@ -63,6 +96,7 @@ void parse_and_run(std::span<const std::byte> bytes) {
     if (model.error().message().empty()) std::abort();
     return;
   }
+  infer(*model, {});
   if (std::ranges::any_of(model->graph.nodes, [](const onnx::Node& node) { return !node.attributes.empty(); })) reached.hit();
   run(*model);
 }

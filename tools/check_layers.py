@@ -22,7 +22,7 @@ ALLOWED = {
     "models": "base core quant io ops graph",
     "runtime": "base core io quant ops graph models parallel",
     "compress": "base core quant io text graph models runtime",
-    "onnx": "base core io",
+    "onnx": "base core quant io ops graph runtime",
     "engine": "base core quant io text graph runtime",
     "server": "base text engine",
     "load": "base",

@@ -32,7 +32,8 @@ std::vector<Node> bind_attributes(std::span<const Node> nodes, const std::map<st
 }  // namespace
 
 FunctionTable::FunctionTable(const Model& model) {
-  for (const Function& function : model.functions) functions_.emplace(std::tie(function.domain, function.name, function.overload), &function);
+  for (const Function& function : model.functions)
+    functions_.emplace(std::tie(function.domain, function.name, function.overload), &function);
 }
 
 const Function* FunctionTable::find(const Node& node) const {

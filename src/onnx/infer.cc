@@ -116,7 +116,9 @@ void InferContext::set_elements(int index, DType dtype, int rank, Elements eleme
 
 // ---- dims
 
-bool surely_same(const Dim& a, const Dim& b) { return is_known(a) ? a.value == b.value : !is_known(b) && !a.symbol.empty() && a.symbol == b.symbol; }
+bool surely_same(const Dim& a, const Dim& b) {
+  return is_known(a) ? a.value == b.value : !is_known(b) && !a.symbol.empty() && a.symbol == b.symbol;
+}
 
 Shape shape_of(std::span<const int64_t> dims) {
   Shape shape;
@@ -175,7 +177,8 @@ Dim quotient(std::span<const Dim> a, std::span<const Dim> b) {
 }
 
 Result<Dim> agreed(const Dim& a, const Dim& b, std::string_view name) {
-  if (is_known(a) && is_known(b) && a.value != b.value) return error(Code::malformed, "{}: want a dim of {}, got {}", name, a.value, b.value);
+  if (is_known(a) && is_known(b) && a.value != b.value)
+    return error(Code::malformed, "{}: want a dim of {}, got {}", name, a.value, b.value);
   if (is_known(a) || (!is_known(b) && !a.symbol.empty())) return a;
   return b;
 }
@@ -285,7 +288,8 @@ bool same_type(const Type& a, const Type& b) {
   if (a.kind == Type::Kind::unknown) return true;
   if (a.kind == Type::Kind::tensor) {
     return a.dtype == b.dtype && a.shape.has_value() == b.shape.has_value() &&
-           (!a.shape || std::ranges::equal(*a.shape, *b.shape, [](const Dim& x, const Dim& y) { return x.value == y.value && x.symbol == y.symbol; }));
+           (!a.shape ||
+            std::ranges::equal(*a.shape, *b.shape, [](const Dim& x, const Dim& y) { return x.value == y.value && x.symbol == y.symbol; }));
   }
   return (a.element == nullptr) == (b.element == nullptr) && (a.element == nullptr || same_type(*a.element, *b.element));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What the rules are made of that give a node's output types from its inputs': the node's facts, arithmetic of dims, and the rules that many
-// operators share. A rule stands beside its operator's `run` in onnx/ops/.
+// What the rules are made of that give a node's output types from its inputs': the node's facts, arithmetic of dims, and the rules that
+// many operators share. A rule stands beside its operator's `run` in onnx/ops/.
 
 #include <optional>
 #include <span>

@@ -287,7 +287,8 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
   bool fits = shape.size() == tensor->dims().size();
   for (size_t i = 0; fits && i < shape.size(); ++i) fits = shape[i].value < 0 || shape[i].value == tensor->dims()[i];
   if (fits) return {};
-  return make_status(Code::invalid_argument, "input {}: want dims {}, got [{}]", wanted.name, describe(shape), fmt::join(tensor->dims(), ", "));
+  return make_status(Code::invalid_argument, "input {}: want dims {}, got [{}]", wanted.name, describe(shape),
+                     fmt::join(tensor->dims(), ", "));
 }
 
 }  // namespace
@@ -311,8 +312,7 @@ Result<Interpreter> Interpreter::make(std::shared_ptr<const Model> model) {
   return Interpreter(std::move(prepared));
 }
 
-Result<std::map<std::string, Value>> Interpreter::run(const std::map<std::string, Value>& inputs, const RunLimits& limits) const {
-  const Graph& graph = prepared_->model->graph;
+Result<std::vector<Value>> bind_inputs(const Graph& graph, const std::map<std::string, Value>& inputs) {
   std::vector<Value> bound;
   for (const ValueInfo& input : graph.inputs) {
     const auto found = inputs.find(input.name);
@@ -326,6 +326,12 @@ Result<std::map<std::string, Value>> Interpreter::run(const std::map<std::string
     const bool known = std::ranges::find(graph.inputs, name, &ValueInfo::name) != graph.inputs.end();
     if (!known) return error(Code::invalid_argument, "input {}: the model has none of that name", name);
   }
+  return bound;
+}
+
+Result<std::map<std::string, Value>> Interpreter::run(const std::map<std::string, Value>& inputs, const RunLimits& limits) const {
+  const Graph& graph = prepared_->model->graph;
+  HR_ASSIGN_OR_RETURN(std::vector<Value> bound, bind_inputs(graph, inputs));
   HR_ASSIGN_OR_RETURN(std::vector<Value> results, Run(limits).body(prepared_->body, std::move(bound), nullptr));
   std::map<std::string, Value> outputs;
   for (size_t i = 0; i < results.size(); ++i) outputs[graph.outputs[i].name] = std::move(results[i]);

@@ -42,6 +42,9 @@ class Interpreter {
   std::unique_ptr<Prepared> prepared_;
 };
 
+// The values of a graph's inputs in its order; an empty one takes its initializer. Errors: as Interpreter::run has them for inputs.
+Result<std::vector<Value>> bind_inputs(const Graph& graph, const std::map<std::string, Value>& inputs);
+
 // Prepares and runs once.
 Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs, const RunLimits& limits = {});
 

@@ -95,12 +95,12 @@ ValueId LowerContext::reshape(ValueId value, Dims dims) {
   if (known.role == ValueRole::constant) {
     return builder_.graph.add_constant_bytes(known.name, known.type.dtype, value_type(known.type.dtype, dims).shape, known.bytes);
   }
-  return node(ops::reshape, ops::ReshapeAttrs{std::move(dims)}, {value});
+  return emit(ops::reshape, ops::ReshapeAttrs{std::move(dims)}, {value});
 }
 
 ValueId LowerContext::transpose(ValueId value, std::vector<int32_t> perm) {
   if (std::ranges::is_sorted(perm)) return value;
-  return node(ops::transpose, ops::TransposeAttrs{std::move(perm)}, {value});
+  return emit(ops::transpose, ops::TransposeAttrs{std::move(perm)}, {value});
 }
 
 ValueId LowerContext::to_channels_last(ValueId value) {

@@ -1,8 +1,7 @@
 #include "onnx/session.h"
 
-#include <fmt/format.h>
-
 #include "onnx/file.h"
+#include "onnx/inline_functions.h"
 
 namespace headrace::onnx {
 
@@ -12,12 +11,32 @@ Result<Session> Session::load(const std::string& path, const Options& options) {
 }
 
 Result<Session> Session::make(Model model, const Options& options) {
-  HR_ASSIGN_OR_RETURN(Interpreter interpreter, Interpreter::make(std::make_shared<const Model>(std::move(model))));
-  return Session(std::move(interpreter), options);
+  auto state = std::make_shared<State>();
+  state->options = options;
+  state->model = std::make_shared<const Model>(std::move(model));
+  if (options.reference) {
+    HR_ASSIGN_OR_RETURN(Interpreter interpreter, Interpreter::make(state->model));
+    state->interpreter = std::make_unique<Interpreter>(std::move(interpreter));
+    return Session(std::move(state));
+  }
+  HR_ASSIGN_OR_RETURN(Model inlined, inline_functions(*state->model));
+  state->inlined = std::make_shared<const Model>(std::move(inlined));
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<runtime::DeviceQueue> queue, runtime::DeviceQueue::cpu(options.threads, options.memory_limit));
+  state->runtime = std::make_unique<SessionRuntime>(std::move(queue), state->model->graph.name, options.compile);
+  HR_ASSIGN_OR_RETURN(state->compiled, CompiledGraph::make(state->inlined->graph, state->inlined->opsets, *state->runtime, {}));
+  return Session(std::move(state));
 }
 
 Result<std::map<std::string, Value>> Session::run(const std::map<std::string, Value>& inputs) const {
-  return interpreter_->run(inputs, options_.limits);
+  const State& state = *state_;
+  if (state.interpreter != nullptr) return state.interpreter->run(inputs, state.options.limits);
+  const Graph& graph = state.model->graph;
+  HR_ASSIGN_OR_RETURN(std::vector<Value> bound, bind_inputs(graph, inputs));
+  RunBudget budget(state.options.limits);
+  HR_ASSIGN_OR_RETURN(std::vector<Value> results, state.compiled->run(std::move(bound), budget));
+  std::map<std::string, Value> outputs;
+  for (size_t i = 0; i < results.size(); ++i) outputs[graph.outputs[i].name] = std::move(results[i]);
+  return outputs;
 }
 
 }  // namespace headrace::onnx

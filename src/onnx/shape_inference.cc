@@ -19,8 +19,12 @@ constexpr uint64_t kFoldBytesPerElement = 256;
 class NoGraphs final : public GraphRunner, public GraphInference {
  public:
   explicit NoGraphs(uint64_t bytes = 0) : left_(bytes) {}
-  Result<std::vector<Value>> run(const Graph&, std::vector<Value>) override { return error(Code::unsupported, "a graph within a constant"); }
-  Result<std::vector<ValueFact>> infer(const Graph& graph, std::vector<ValueFact>) override { return std::vector<ValueFact>(graph.outputs.size()); }
+  Result<std::vector<Value>> run(const Graph&, std::vector<Value>) override {
+    return error(Code::unsupported, "a graph within a constant");
+  }
+  Result<std::vector<ValueFact>> infer(const Graph& graph, std::vector<ValueFact>) override {
+    return std::vector<ValueFact>(graph.outputs.size());
+  }
   Status charge(uint64_t bytes) override {
     if (bytes > left_) return make_status(Code::resource_exhausted, "a constant that is too large");
     left_ -= bytes;
@@ -153,8 +157,8 @@ class Contents {
   std::vector<ValueFact>& outputs_;
 };
 
-Result<std::vector<ValueFact>> infer_operator(const Node& node, int64_t opset, std::span<const ValueFact> inputs, const InferOptions& options,
-                                              GraphInference& graphs) {
+Result<std::vector<ValueFact>> infer_operator(const Node& node, int64_t opset, std::span<const ValueFact> inputs,
+                                              const InferOptions& options, GraphInference& graphs) {
   const OpRow* row = node.domain.empty() ? find_op(node.op, opset) : nullptr;
   if (row == nullptr) {
     return error(Code::unsupported, "no operator {}{}{} in opset {}", node.domain, node.domain.empty() ? "" : ".", node.op, opset);
@@ -188,7 +192,8 @@ class Inference {
   Inference(const Model& model, const InferOptions& options) : functions_(model), options_(options) {}
 
   Status nodes(std::span<const Node> nodes, const Opsets& opsets, Scope& scope, int depth);
-  Result<std::vector<ValueFact>> graph(const Graph& graph, std::vector<ValueFact> inputs, const Opsets& opsets, const Scope& outer, int depth);
+  Result<std::vector<ValueFact>> graph(const Graph& graph, std::vector<ValueFact> inputs, const Opsets& opsets, const Scope& outer,
+                                       int depth);
 
  private:
   Result<std::vector<ValueFact>> node(const Node& node, const Opsets& opsets, const Scope& scope, int depth);
@@ -316,7 +321,8 @@ Result<std::vector<ValueFact>> infer_node(const Node& node, int64_t opset, std::
   return infer_operator(node, opset, inputs, options, graphs);
 }
 
-Result<std::map<std::string, ValueFact>> infer_types(const Model& model, const std::map<std::string, Type>& inputs, const InferOptions& options) {
+Result<std::map<std::string, ValueFact>> infer_types(const Model& model, const std::map<std::string, Type>& inputs,
+                                                     const InferOptions& options) {
   const Graph& graph = model.graph;
   Scope scope;
   for (const auto& [name, tensor] : graph.initializers) scope.facts[name] = constant_fact(tensor);

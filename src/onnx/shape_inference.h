@@ -35,7 +35,8 @@ struct InferOptions {
 
 // Facts of the outputs of one node of the standard domain; `inputs` as the node lists them. Values around the graphs that it holds are
 // unknown to these. Errors: unsupported for no such operator, malformed for what contradicts the operator's document.
-Result<std::vector<ValueFact>> infer_node(const Node& node, int64_t opset, std::span<const ValueFact> inputs, const InferOptions& options = {});
+Result<std::vector<ValueFact>> infer_node(const Node& node, int64_t opset, std::span<const ValueFact> inputs,
+                                          const InferOptions& options = {});
 
 // Facts of all values of the model's main graph, by name. `inputs`: what stands in the place of the declared types, by name. An initializer
 // that is an input too is a constant unless `inputs` names it. Errors: those of infer_node with the node, invalid_argument for inputs that

@@ -1,6 +1,8 @@
 // onnx_backend DIR... [--table FILE]: runs the backend tests that scripts/onnx_backend.py wrote, prints each failure with its reason,
-// and closes with "N passed, N failed". --table writes what failed, by operator, between the marks of a Markdown file. Exit 0: something
-// ran and nothing failed; 1: a test failed or none ran; 2: usage.
+// and closes with "N passed, N failed" and what is known of the outputs' dims before a model runs. What is inferred of any value must hold
+// of the real one: from the dims of the test's inputs, from the declared types, and with small inputs as constants. --table writes what
+// failed, by operator, between the marks of a Markdown file. Exit 0: something ran and nothing failed; 1: a test failed or none ran; 2:
+// usage.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 
 #include "io/mapped_file.h"
 #include "onnx/file.h"
+#include "onnx/infer.h"
 #include "onnx/interpreter.h"
 #include "testing/onnx_compare.h"
 
@@ -28,6 +31,12 @@ using onnx::Value;
 
 constexpr std::string_view kBegin = "<!-- written by onnx_backend --table: begin -->";
 constexpr std::string_view kEnd = "<!-- written by onnx_backend --table: end -->";
+
+// Of the tensors that tests give: how many there are, and of how many all dims are known before the model runs.
+struct Known {
+  int outputs = 0, by_dims = 0, by_contents = 0;  // from the inputs' dims alone; with small inputs as constants as well
+  std::map<std::string, int> open;                // those that are not known even so, by operator
+};
 
 struct Outcome {
   std::string kind, name, op;  // op: the first node's
@@ -57,7 +66,109 @@ Result<Value> read_value(const fs::path& path, Type::Kind kind) {
   return value;
 }
 
-Status run_data_set(const onnx::Model& model, const fs::path& folder, OnnxTolerance tolerance) {
+// What `type` says of a value that is not so; empty when there is nothing.
+std::string contradiction(const Type& type, const Value& value) {
+  if (type.kind == Type::Kind::unknown || !value.has_value()) return "";
+  const auto differs = [&] { return fmt::format("inferred {}, it is {}", describe(type), describe(onnx::type_of(value))); };
+  if (const onnx::Tensor* tensor = value.tensor()) {
+    if (type.kind != Type::Kind::tensor || type.dtype != tensor->dtype()) return differs();
+    if (!type.shape) return "";
+    if (std::ssize(*type.shape) != tensor->rank()) return differs();
+    for (int i = 0; i < tensor->rank(); ++i) {
+      const int64_t dim = (*type.shape)[static_cast<size_t>(i)].value;
+      if (dim >= 0 && dim != tensor->dim(i)) return differs();
+    }
+    return "";
+  }
+  if (const onnx::Sequence* sequence = value.sequence()) {
+    if (type.kind != Type::Kind::sequence) return differs();
+    for (const onnx::Tensor& tensor : sequence->tensors) {
+      if (type.element && !contradiction(*type.element, tensor).empty()) return differs();
+    }
+    return "";
+  }
+  if (type.kind != Type::Kind::optional) return differs();
+  const onnx::Optional* optional = value.optional();
+  return type.element && optional->value ? contradiction(*type.element, *optional->value) : "";
+}
+
+std::string contradiction(const onnx::ValueFact& fact, const Value& value) {
+  std::string why = contradiction(fact.type, value);
+  if (why.empty() && fact.constant && value.has_value()) why = onnx_difference(*fact.constant, value, {0, 0});
+  if (!why.empty() || !fact.elements || value.tensor() == nullptr) return why;
+  std::vector<int64_t> real;
+  onnx::dispatch<int64_t, int32_t>(value.tensor()->dtype(), [&]<class T>() {
+    for (const T element : value.tensor()->values<T>()) real.push_back(element);
+  });
+  if (real.size() != fact.elements->size()) return fmt::format("inferred {} elements, there are {}", fact.elements->size(), real.size());
+  for (size_t i = 0; i < real.size(); ++i) {
+    if ((*fact.elements)[i].number.value_or(real[i]) != real[i]) return fmt::format("inferred element {} otherwise", i);
+  }
+  return "";
+}
+
+// The model with all values of its main graph as outputs.
+onnx::Model with_all_values(const onnx::Model& model) {
+  onnx::Model all = model;
+  std::set<std::string> names;
+  for (const onnx::ValueInfo& output : all.graph.outputs) names.insert(output.name);
+  for (const onnx::Node& node : all.graph.nodes) {
+    for (const std::string& name : node.outputs) {
+      if (!name.empty() && names.insert(name).second) all.graph.outputs.push_back({name, {}});
+    }
+  }
+  return all;
+}
+
+bool has_all_dims(const onnx::ValueFact& fact) { return fact.type.shape && onnx::known_dims(*fact.type.shape); }
+
+Status check_inference(const onnx::Model& model, const std::map<std::string, Value>& inputs, Known& known) {
+  HR_ASSIGN_OR_RETURN(const auto values, onnx::interpret(with_all_values(model), inputs));
+  std::map<std::string, Type> types;
+  // What may tell dims is a constant: scalars, small lists of integers, and small lists of anything behind the first input.
+  onnx::Model bound = model;
+  std::map<std::string, Type> free;
+  bool first = true;
+  for (const onnx::ValueInfo& input : model.graph.inputs) {
+    const auto given = inputs.find(input.name);
+    if (given == inputs.end()) continue;
+    Type type = onnx::type_of(given->second);
+    if (input.type.kind == Type::Kind::tensor) types[input.name] = type;
+    constexpr int64_t kSmall = 64;
+    const onnx::Tensor* tensor = given->second.tensor();
+    const bool is_data = std::exchange(first, false) && tensor != nullptr && tensor->rank() > 0 && tensor->dtype() != DType::i64;
+    if (tensor != nullptr && !is_data && tensor->rank() <= 1 && tensor->elements() <= kSmall) {
+      bound.graph.initializers[input.name] = *tensor;
+    } else if (input.type.kind == Type::Kind::tensor) {
+      free[input.name] = std::move(type);
+    }
+  }
+  HR_ASSIGN_OR_RETURN(const auto by_dims, onnx::infer_types(model, types));
+  HR_ASSIGN_OR_RETURN(const auto declared, onnx::infer_types(model));
+  HR_ASSIGN_OR_RETURN(const auto by_contents, onnx::infer_types(bound, free));
+  for (const auto& [how, facts] : {std::pair("the inputs' dims", &by_dims), std::pair("the declared types", &declared),
+                                   std::pair("small inputs as constants", &by_contents)}) {
+    for (const auto& [name, value] : values) {
+      const std::string why = contradiction(facts->at(name), value);
+      if (!why.empty()) return make_status(Code::internal, "value {}: from {}: {}", name, how, why);
+    }
+  }
+  for (const onnx::ValueInfo& output : model.graph.outputs) {
+    if (values.at(output.name).tensor() == nullptr) continue;
+    ++known.outputs;
+    known.by_dims += has_all_dims(by_dims.at(output.name)) ? 1 : 0;
+    if (has_all_dims(by_contents.at(output.name))) {
+      ++known.by_contents;
+      continue;
+    }
+    for (const onnx::Node& node : model.graph.nodes) {
+      if (std::ranges::find(node.outputs, output.name) != node.outputs.end()) ++known.open[node.op];
+    }
+  }
+  return {};
+}
+
+Status run_data_set(const onnx::Model& model, const fs::path& folder, OnnxTolerance tolerance, Known& known) {
   const size_t num_inputs = count_files(folder, "input"), num_outputs = count_files(folder, "output");
   const auto declared = fed_inputs(model.graph, num_inputs);
   if (num_inputs > declared.size()) return make_status(Code::malformed, "{} inputs given, the model has {}", num_inputs, declared.size());
@@ -72,17 +183,17 @@ Status run_data_set(const onnx::Model& model, const fs::path& folder, OnnxTolera
     const std::string why = onnx_difference(outputs.at(output.name), want, tolerance);
     if (!why.empty()) return make_status(Code::internal, "output {}: {}", output.name, why);
   }
-  return {};
+  return check_inference(model, inputs, known);
 }
 
-Status run_test(const fs::path& folder, std::string& op) {
+Status run_test(const fs::path& folder, std::string& op, Known& known) {
   HR_ASSIGN_OR_RETURN(const onnx::Model model, onnx::read_model((folder / "model.onnx").string()));
   if (!model.graph.nodes.empty()) op = model.graph.nodes.front().op;
   OnnxTolerance tolerance;
   std::ifstream(folder / "tolerance.txt") >> tolerance.relative >> tolerance.absolute;
   size_t sets = 0;
   for (; fs::exists(folder / fmt::format("test_data_set_{}", sets)); ++sets) {
-    HR_RETURN_IF_ERROR(run_data_set(model, folder / fmt::format("test_data_set_{}", sets), tolerance));
+    HR_RETURN_IF_ERROR(run_data_set(model, folder / fmt::format("test_data_set_{}", sets), tolerance, known));
   }
   return sets > 0 ? Status() : make_status(Code::not_found, "no data");
 }
@@ -94,10 +205,10 @@ std::string named_operator(const std::string& message) {
   return open == std::string::npos ? "" : message.substr(open + 1, message.find_first_of(",)", open) - open - 1);
 }
 
-Outcome judge(const fs::path& folder) {
+Outcome judge(const fs::path& folder, Known& known) {
   Outcome outcome{folder.parent_path().filename().string(), folder.filename().string(), "", ""};
   try {
-    const Status status = run_test(folder, outcome.op);
+    const Status status = run_test(folder, outcome.op, known);
     if (!status.ok()) {
       outcome.why = status.message();
       const std::string path = (folder / "model.onnx").string() + ": ";
@@ -186,9 +297,10 @@ Status write_table(const fs::path& path, const std::string& table) {
 int run(const std::vector<fs::path>& roots, const std::string& table) {
   std::vector<Outcome> outcomes;
   int failed = 0;
+  Known known;
   for (const fs::path& root : roots) {
     for (const fs::path& folder : find_tests(root)) {
-      Outcome& outcome = outcomes.emplace_back(judge(folder));
+      Outcome& outcome = outcomes.emplace_back(judge(folder, known));
       if (outcome.why.empty()) continue;
       ++failed;
       fmt::print("FAILED {}/{}: {}\n", outcome.kind, outcome.name, outcome.why);
@@ -202,7 +314,11 @@ int run(const std::vector<fs::path>& roots, const std::string& table) {
     }
   }
   const int passed = static_cast<int>(outcomes.size()) - failed;
-  fmt::print("{} passed, {} failed\n", passed, failed);
+  for (const auto& [op, count] : known.open) fmt::print("dims unknown before it runs: {} of {}\n", count, op);
+  fmt::print(
+      "{} passed, {} failed; of {} outputs all dims are known before the model runs from the inputs' dims for {}, and with small inputs "
+      "as constants for {}\n",
+      passed, failed, known.outputs, known.by_dims, known.by_contents);
   return failed == 0 && passed > 0 ? 0 : 1;
 }
 

@@ -14,7 +14,7 @@ using ops::UnaryKind;
 
 bool to_unary(LowerContext& context, ops::UnaryAttrs attrs) {
   if (context.dtype(0) != DType::f32) return false;
-  context.set(0, context.node(ops::unary, attrs, {context.input(0)}));
+  context.set(0, context.emit(ops::unary, attrs, {context.input(0)}));
   return true;
 }
 
@@ -74,7 +74,7 @@ bool dropout(LowerContext& context) {
 template <BinaryKind kind>
 bool pair(LowerContext& context) {
   if (!context.all_f32()) return false;
-  context.set(0, context.node(ops::binary, ops::BinaryAttrs{kind}, {context.input(0), context.input(1)}));
+  context.set(0, context.emit(ops::binary, ops::BinaryAttrs{kind}, {context.input(0), context.input(1)}));
   return true;
 }
 
@@ -82,7 +82,7 @@ bool pair(LowerContext& context) {
 template <BinaryKind kind>
 ValueId fold(LowerContext& context) {
   ValueId value = context.input(0);
-  for (int i = 1; i < context.num_inputs(); ++i) value = context.node(ops::binary, ops::BinaryAttrs{kind}, {value, context.input(i)});
+  for (int i = 1; i < context.num_inputs(); ++i) value = context.emit(ops::binary, ops::BinaryAttrs{kind}, {value, context.input(i)});
   return value;
 }
 template <BinaryKind kind>
@@ -94,7 +94,7 @@ bool variadic(LowerContext& context) {
 bool mean(LowerContext& context) {
   if (!context.all_f32()) return false;
   const ValueId share = context.constant_f32({}, {1.0 / context.num_inputs()});
-  context.set(0, context.node(ops::binary, ops::BinaryAttrs{BinaryKind::mul}, {fold<BinaryKind::add>(context), share}));
+  context.set(0, context.emit(ops::binary, ops::BinaryAttrs{BinaryKind::mul}, {fold<BinaryKind::add>(context), share}));
   return true;
 }
 
@@ -103,7 +103,7 @@ bool prelu(LowerContext& context) { return context.rank(1) <= context.rank(0) &&
 
 bool where(LowerContext& context) {
   if (context.dtype(0) != DType::boolean || context.dtype(1) != context.dtype(2)) return false;
-  context.set(0, context.node(ops::where, ops::WhereAttrs{}, {context.input(0), context.input(1), context.input(2)}));
+  context.set(0, context.emit(ops::where, ops::WhereAttrs{}, {context.input(0), context.input(1), context.input(2)}));
   return true;
 }
 
@@ -115,7 +115,7 @@ bool cast(LowerContext& context) {
   const DType to = context.output_dtype(0);
   if (!castable(context.dtype(0)) || !castable(to)) return false;
   if (to == context.dtype(0)) return identity(context);
-  context.set(0, context.node(ops::cast, ops::CastAttrs{to}, {context.input(0)}));
+  context.set(0, context.emit(ops::cast, ops::CastAttrs{to}, {context.input(0)}));
   return true;
 }
 

@@ -11,7 +11,7 @@ bool matmul(LowerContext& context) {
   ValueId a = context.input(0), b = context.input(1);
   if (context.rank(0) == 1) a = context.reshape(a, {1, context.dims(0)[0]});
   if (context.rank(1) == 1) b = context.reshape(b, {context.dims(1)[0], 1});
-  const ValueId product = context.node(ops::gemm, ops::GemmAttrs{}, {a, b});
+  const ValueId product = context.emit(ops::gemm, ops::GemmAttrs{}, {a, b});
   context.set(0, context.reshape(product, context.output_dims(0)));
   return true;
 }
@@ -23,14 +23,14 @@ bool gemm(LowerContext& context) {
   if (!trans_a || !trans_b || !alpha || !beta) return false;
   ValueId a = context.input(0);
   if (*trans_a != 0) a = context.transpose(a, {1, 0});
-  ValueId value = context.node(ops::gemm, ops::GemmAttrs{.trans_b = *trans_b != 0, .scale = *alpha}, {a, context.input(1)});
+  ValueId value = context.emit(ops::gemm, ops::GemmAttrs{.trans_b = *trans_b != 0, .scale = *alpha}, {a, context.input(1)});
   if (context.has_input(2)) {
     ValueId c = context.input(2);
     if (*beta != 1.0f) {
       const ValueId factor = context.constant_f32({}, {static_cast<double>(*beta)});
-      c = context.node(ops::binary, ops::BinaryAttrs{ops::BinaryKind::mul}, {c, factor});
+      c = context.emit(ops::binary, ops::BinaryAttrs{ops::BinaryKind::mul}, {c, factor});
     }
-    value = context.node(ops::binary, ops::BinaryAttrs{ops::BinaryKind::add}, {value, c});
+    value = context.emit(ops::binary, ops::BinaryAttrs{ops::BinaryKind::add}, {value, c});
   }
   context.set(0, value);
   return true;

@@ -37,7 +37,7 @@ bool concat(LowerContext& context) {
   if (!axis) return false;
   std::vector<ValueId> inputs;
   for (int i = 0; i < context.num_inputs(); ++i) inputs.push_back(context.input(i));
-  context.set(0, inputs.size() == 1 ? inputs[0] : context.node(ops::concat, ops::ConcatAttrs{*axis}, std::move(inputs)));
+  context.set(0, inputs.size() == 1 ? inputs[0] : context.emit(ops::concat, ops::ConcatAttrs{*axis}, std::move(inputs)));
   return true;
 }
 
@@ -45,7 +45,7 @@ bool concat(LowerContext& context) {
 ValueId slice_of(LowerContext& context, std::vector<int64_t> begin, std::vector<int64_t> step, Dims size) {
   const bool whole = size == context.dims(0) && std::ranges::all_of(step, [](int64_t s) { return s == 1; });
   if (whole) return context.input(0);
-  return context.node(ops::slice, ops::SliceAttrs{std::move(begin), std::move(step), std::move(size)}, {context.input(0)});
+  return context.emit(ops::slice, ops::SliceAttrs{std::move(begin), std::move(step), std::move(size)}, {context.input(0)});
 }
 
 bool slice(LowerContext& context) {
@@ -130,14 +130,14 @@ bool pad(LowerContext& context) {
     const bool wraps_once = attrs.mode != ops::PadAttrs::Mode::wrap || (attrs.before[at] <= dims[at] && attrs.after[at] <= dims[at]);
     if (attrs.before[at] < 0 || attrs.after[at] < 0 || !fits || !from_something || !wraps_once) return false;
   }
-  context.set(0, context.node(ops::pad, std::move(attrs), {context.input(0)}));
+  context.set(0, context.emit(ops::pad, std::move(attrs), {context.input(0)}));
   return true;
 }
 
 bool expand(LowerContext& context) {
   if (!has_bytes(context)) return false;
   const Dims dims = context.output_dims(0);
-  context.set(0, dims == context.dims(0) ? context.input(0) : context.node(ops::expand, ops::ExpandAttrs{dims}, {context.input(0)}));
+  context.set(0, dims == context.dims(0) ? context.input(0) : context.emit(ops::expand, ops::ExpandAttrs{dims}, {context.input(0)}));
   return true;
 }
 
@@ -156,7 +156,7 @@ bool tile(LowerContext& context) {
   }
   if (split_dims.size() > static_cast<size_t>(kMaxRank)) return false;
   ValueId value = context.reshape(context.input(0), split_dims);
-  if (wide != split_dims) value = context.node(ops::expand, ops::ExpandAttrs{wide}, {value});
+  if (wide != split_dims) value = context.emit(ops::expand, ops::ExpandAttrs{wide}, {value});
   context.set(0, context.reshape(value, to));
   return true;
 }
@@ -164,7 +164,7 @@ bool tile(LowerContext& context) {
 bool gather(LowerContext& context) {
   const std::optional<int> axis = axis_of(context, 0, context.rank(0));
   if (!axis || !has_bytes(context)) return false;
-  context.set(0, context.node(ops::gather, ops::GatherAttrs{*axis}, {context.input(0), context.input(1)}));
+  context.set(0, context.emit(ops::gather, ops::GatherAttrs{*axis}, {context.input(0), context.input(1)}));
   return true;
 }
 

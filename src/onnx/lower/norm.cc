@@ -29,8 +29,8 @@ bool batch_normalization(LowerContext& context) {
   Dims dims(static_cast<size_t>(context.rank(0)) - 1, 1);
   dims[0] = channels;
   const ValueId scaled =
-      context.node(ops::binary, ops::BinaryAttrs{ops::BinaryKind::mul}, {context.input(0), context.constant_f32(dims, factor)});
-  context.set(0, context.node(ops::binary, ops::BinaryAttrs{ops::BinaryKind::add}, {scaled, context.constant_f32(dims, offset)}));
+      context.emit(ops::binary, ops::BinaryAttrs{ops::BinaryKind::mul}, {context.input(0), context.constant_f32(dims, factor)});
+  context.set(0, context.emit(ops::binary, ops::BinaryAttrs{ops::BinaryKind::add}, {scaled, context.constant_f32(dims, offset)}));
   return true;
 }
 
@@ -64,7 +64,7 @@ bool layer_normalization(LowerContext& context) {
   const ValueId scale = context.reshape(context.input(1), {rows->width});
   const ValueId bias = context.has_input(2) ? context.reshape(context.input(2), {rows->width})
                                             : context.constant_f32({rows->width}, std::vector<double>(static_cast<size_t>(rows->width), 0.0));
-  const ValueId y = context.node(ops::layer_norm, ops::LayerNormAttrs{*epsilon}, {x, scale, bias});
+  const ValueId y = context.emit(ops::layer_norm, ops::LayerNormAttrs{*epsilon}, {x, scale, bias});
   context.set(0, context.reshape(y, context.output_dims(0)));
   return true;
 }
@@ -75,7 +75,7 @@ bool rms_normalization(LowerContext& context) {
   const std::optional<Rows> rows = rows_of(context);
   if (!rows) return false;
   const ValueId x = context.reshape(context.input(0), {rows->count, rows->width});
-  const ValueId y = context.node(ops::rms_norm, ops::RmsNormAttrs{.eps = *epsilon}, {x, context.reshape(context.input(1), {rows->width})});
+  const ValueId y = context.emit(ops::rms_norm, ops::RmsNormAttrs{.eps = *epsilon}, {x, context.reshape(context.input(1), {rows->width})});
   context.set(0, context.reshape(y, context.output_dims(0)));
   return true;
 }

@@ -34,7 +34,7 @@ bool reduce(LowerContext& context) {
     std::iota(attrs.axes.begin(), attrs.axes.end(), 0);
   }
   if (attrs.axes.empty()) return false;  // of a scalar
-  context.set(0, context.node(ops::reduce, std::move(attrs), {context.input(0)}));
+  context.set(0, context.emit(ops::reduce, std::move(attrs), {context.input(0)}));
   return true;
 }
 
@@ -51,13 +51,13 @@ bool softmax(LowerContext& context) {
   if (context.opset() < 13) {  // over all axes from this one on
     int64_t rows = 1, width = 1;
     for (int i = 0; i < rank; ++i) (i < *axis ? rows : width) *= dims[static_cast<size_t>(i)];
-    context.set(0, context.reshape(context.node(ops::softmax, attrs, {context.reshape(x, {rows, width})}), dims));
+    context.set(0, context.reshape(context.emit(ops::softmax, attrs, {context.reshape(x, {rows, width})}), dims));
     return true;
   }
   std::vector<int32_t> swap(static_cast<size_t>(rank));
   std::iota(swap.begin(), swap.end(), 0);
   std::swap(swap[static_cast<size_t>(*axis)], swap.back());
-  x = context.node(ops::softmax, attrs, {context.transpose(x, swap)});
+  x = context.emit(ops::softmax, attrs, {context.transpose(x, swap)});
   context.set(0, context.transpose(x, swap));
   return true;
 }
@@ -68,7 +68,7 @@ bool global_pool(LowerContext& context) {
   if (!context.all_f32() || context.rank(0) < 3) return false;
   ops::ReduceAttrs attrs{kind, {}, true};
   for (int32_t axis = 2; axis < context.rank(0); ++axis) attrs.axes.push_back(axis);
-  context.set(0, context.node(ops::reduce, std::move(attrs), {context.input(0)}));
+  context.set(0, context.emit(ops::reduce, std::move(attrs), {context.input(0)}));
   return true;
 }
 

@@ -56,7 +56,7 @@ bool conv(LowerContext& context) {
   if (!window || !groups) return false;
   ops::ConvAttrs attrs{.stride = both(window->strides, int64_t{1}), .dilation = both(window->dilations, int64_t{1}), .pads = pads_of(*window), .groups = *groups};
   attrs.epilogue.bias = context.has_input(2);
-  set_image(context, context.node(ops::conv, attrs, conv_inputs(context)));
+  set_image(context, context.emit(ops::conv, attrs, conv_inputs(context)));
   return true;
 }
 
@@ -75,7 +75,7 @@ bool conv_transpose(LowerContext& context) {
                        .output_pad = both(*extra, int64_t{0}),
                        .groups = *groups};
   attrs.epilogue.bias = context.has_input(2);
-  set_image(context, context.node(ops::conv_transpose, attrs, conv_inputs(context)));
+  set_image(context, context.emit(ops::conv_transpose, attrs, conv_inputs(context)));
   return true;
 }
 
@@ -94,7 +94,7 @@ bool pool(LowerContext& context) {
                                .pads = pads_of(*window),
                                .ceil_mode = *ceil_mode != 0,
                                .count_pads = *count_pads != 0};
-  set_image(context, context.node(ops::pool_2d, attrs, {context.to_channels_last(as_image(context, context.input(0)))}));
+  set_image(context, context.emit(ops::pool_2d, attrs, {context.to_channels_last(as_image(context, context.input(0)))}));
   return true;
 }
 
@@ -136,7 +136,7 @@ bool resize(LowerContext& context) {
   }
   if (scales.size() != 4) scales = {1, 1, static_cast<float>(to[2]) / static_cast<float>(from[2]), static_cast<float>(to[3]) / static_cast<float>(from[3])};
   attrs.scale = {scales[2], scales[3]};
-  set_image(context, context.node(ops::resize_2d, attrs, {context.to_channels_last(context.input(0))}));
+  set_image(context, context.emit(ops::resize_2d, attrs, {context.to_channels_last(context.input(0))}));
   return true;
 }
 

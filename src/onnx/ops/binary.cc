@@ -339,7 +339,8 @@ Status infer_arithmetic(InferContext& context, Op op) {
   const auto& [a, b] = parts;
   if (a.size() != b.size() && a.size() != 1 && b.size() != 1) return {};
   Elements results;
-  for (size_t i = 0; i < (a.size() == 1 ? b.size() : a.size()); ++i) results.push_back(op(a[a.size() == 1 ? 0 : i], b[b.size() == 1 ? 0 : i]));
+  for (size_t i = 0; i < (a.size() == 1 ? b.size() : a.size()); ++i)
+    results.push_back(op(a[a.size() == 1 ? 0 : i], b[b.size() == 1 ? 0 : i]));
   const bool scalar = context.fact(0).type.shape->empty() && context.fact(1).type.shape->empty();
   context.set_elements(0, context.fact(0).type.dtype, scalar ? 0 : 1, std::move(results));
   return {};

@@ -290,7 +290,8 @@ Status infer_if(InferContext& context) {
 // Infers a body until the types of `state` hold before and after every turn: what changes is forgotten, dim by dim, then the rank, then
 // all. Gives the body's outputs, of which those from `first` on are the state. `inputs(state)` are the body's inputs.
 template <class Inputs>
-Result<std::vector<ValueFact>> infer_turns(InferContext& context, const Graph& body, std::vector<ValueFact>& state, size_t first, Inputs inputs) {
+Result<std::vector<ValueFact>> infer_turns(InferContext& context, const Graph& body, std::vector<ValueFact>& state, size_t first,
+                                           Inputs inputs) {
   for (ValueFact& fact : state) fact = without_contents(fact);
   for (int turn = 0;; ++turn) {
     HR_ASSIGN_OR_RETURN(std::vector<ValueFact> outputs, context.graphs().infer(body, inputs(state)));
@@ -312,7 +313,8 @@ Result<std::vector<ValueFact>> infer_turns(InferContext& context, const Graph& b
 
 // What turns collect, side by side along `axis`, which counts in the result.
 Result<Type> collected_type(const Type& slice, int64_t axis, const Dim& turns) {
-  if (slice.kind != Type::Kind::tensor || !slice.shape) return slice.kind == Type::Kind::tensor ? tensor_type(slice.dtype, std::nullopt) : Type();
+  if (slice.kind != Type::Kind::tensor || !slice.shape)
+    return slice.kind == Type::Kind::tensor ? tensor_type(slice.dtype, std::nullopt) : Type();
   Shape shape = *slice.shape;
   HR_ASSIGN_OR_RETURN(const int at, normalize_axis(axis, static_cast<int>(shape.size()) + 1));
   shape.insert(shape.begin() + at, turns);
@@ -323,13 +325,14 @@ Status infer_loop(InferContext& context) {
   HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
   const auto carried = static_cast<size_t>(std::max(0, context.num_inputs() - 2));
   if (body->inputs.size() != carried + 2 || body->outputs.size() < carried + 1) {
-    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node carries {} values", body->inputs.size(), body->outputs.size(),
-                       carried);
+    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node carries {} values", body->inputs.size(),
+                       body->outputs.size(), carried);
   }
   Dim turns;
   if (context.has_input(0)) {
     HR_ASSIGN_OR_RETURN(const std::optional<Elements> most, context.elements(0));
-    if (most && most->size() == 1) turns = most->front().number ? dim_of(std::max<int64_t>(*most->front().number, 0)) : dim_of(most->front());
+    if (most && most->size() == 1)
+      turns = most->front().number ? dim_of(std::max<int64_t>(*most->front().number, 0)) : dim_of(most->front());
   }
   bool starts = true;  // surely, unless there are no turns
   if (context.has_input(1)) {
@@ -344,7 +347,8 @@ Status infer_loop(InferContext& context) {
   for (size_t i = 0; i < carried; ++i) state.push_back(context.fact(static_cast<int>(i) + 2));
   if (turns.value == 0 && starts) {
     for (size_t i = 0; i < carried; ++i) context.set(static_cast<int>(i), std::move(state[i]));
-    for (size_t i = carried; i + 1 < body->outputs.size(); ++i) context.set(static_cast<int>(i), type_of(empty_collection(body->outputs[i + 1])));
+    for (size_t i = carried; i + 1 < body->outputs.size(); ++i)
+      context.set(static_cast<int>(i), type_of(empty_collection(body->outputs[i + 1])));
     return {};
   }
   HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> outputs, infer_turns(context, *body, state, 1, [](const std::vector<ValueFact>& now) {
@@ -382,8 +386,9 @@ Result<ValueFact> infer_slice_at(const Type& type, int64_t given, Dim& length) {
 }
 
 // `state` and `slices`: what one turn is given. The outputs' types, those of the state first.
-Result<std::vector<Type>> infer_scan_turns(InferContext& context, const Graph& body, std::vector<ValueFact> state, const std::vector<ValueFact>& slices,
-                                           const std::vector<int64_t>& output_axes, const Dim& length) {
+Result<std::vector<Type>> infer_scan_turns(InferContext& context, const Graph& body, std::vector<ValueFact> state,
+                                           const std::vector<ValueFact>& slices, const std::vector<int64_t>& output_axes,
+                                           const Dim& length) {
   HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> outputs, infer_turns(context, body, state, 0, [&](std::vector<ValueFact> now) {
                         now.insert(now.end(), slices.begin(), slices.end());
                         return now;

@@ -332,7 +332,8 @@ Status infer_gather_nd(InferContext& context) {
   if (data.shape && indices.shape && is_known(indices.shape->back())) {
     const auto rank = static_cast<int64_t>(data.shape->size()), width = indices.shape->back().value;
     if (batch_dims < 0 || batch_dims >= std::min<int64_t>(rank, std::ssize(*indices.shape)) || width < 1 || width > rank - batch_dims) {
-      return make_status(Code::malformed, "batch_dims {}: indices {} of data {}", batch_dims, describe(*indices.shape), describe(*data.shape));
+      return make_status(Code::malformed, "batch_dims {}: indices {} of data {}", batch_dims, describe(*indices.shape),
+                         describe(*data.shape));
     }
     shape = Shape(indices.shape->begin(), indices.shape->end() - 1);
     shape->insert(shape->end(), data.shape->begin() + batch_dims + width, data.shape->end());

@@ -223,7 +223,8 @@ Result<std::optional<Shape>> infer_product(const TensorFact& a, const TensorFact
   if (is_known(columns) && is_known(rows) && columns.value != rows.value) {
     return error(Code::malformed, "a matrix product: dims {} and {} do not go together", describe(x), describe(y));
   }
-  HR_ASSIGN_OR_RETURN(Shape shape, broadcast(Shape(x.begin(), a_vector ? x.begin() : x.end() - 2), Shape(y.begin(), b_vector ? y.begin() : y.end() - 2)));
+  HR_ASSIGN_OR_RETURN(
+      Shape shape, broadcast(Shape(x.begin(), a_vector ? x.begin() : x.end() - 2), Shape(y.begin(), b_vector ? y.begin() : y.end() - 2)));
   if (!a_vector) shape.push_back(x[x.size() - 2]);
   if (!b_vector) shape.push_back(y.back());
   return std::optional(std::move(shape));

@@ -559,7 +559,8 @@ Status infer_slice(InferContext& context) {
     HR_ASSIGN_OR_RETURN(steps, slice_list(context, 4, "steps"));
   }
   std::optional<Shape> shape = x.shape;
-  const bool axes_known = starts && ends && (!has_axes || (axes && std::ranges::all_of(*axes, [](const Element& e) { return e.number.has_value(); })));
+  const bool axes_known =
+      starts && ends && (!has_axes || (axes && std::ranges::all_of(*axes, [](const Element& e) { return e.number.has_value(); })));
   if (shape && !axes_known) shape = unknown_shape(shape->size());
   if (shape && axes_known) {
     Dims listed;
@@ -665,7 +666,9 @@ Status infer_depth_to_space(InferContext& context) {
   if (is_known(from[1]) && from[1].value % area.value != 0) {
     return make_status(Code::malformed, "{} channels in blocks of {} x {}", from[1].value, size, size);
   }
-  context.set(0, x.dtype, Shape{from[0], quotient(std::span(from).subspan(1, 1), std::span(&area, 1)), product(from[2], block), product(from[3], block)});
+  context.set(
+      0, x.dtype,
+      Shape{from[0], quotient(std::span(from).subspan(1, 1), std::span(&area, 1)), product(from[2], block), product(from[3], block)});
   return {};
 }
 
@@ -676,7 +679,8 @@ Status infer_space_to_depth(InferContext& context) {
   const Shape from = x.shape.value_or(unknown_shape(4));
   const Dim block = dim_of(size);
   for (size_t i = 2; i < 4; ++i) {
-    if (is_known(from[i]) && from[i].value % size != 0) return make_status(Code::malformed, "{} in blocks of {} x {}", describe(from), size, size);
+    if (is_known(from[i]) && from[i].value % size != 0)
+      return make_status(Code::malformed, "{} in blocks of {} x {}", describe(from), size, size);
   }
   const auto part = [&](size_t axis) { return quotient(std::span(from).subspan(axis, 1), std::span(&block, 1)); };
   context.set(0, x.dtype, Shape{from[0], product(from[1], dim_of(size * size)), part(2), part(3)});

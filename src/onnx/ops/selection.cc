@@ -368,7 +368,8 @@ Result<Dim> float_range(const InferContext& context) {
   for (int i = 0; i < 3; ++i) {
     const Tensor* constant = context.constant(i);
     if (constant == nullptr || constant->elements() != 1) return Dim();
-    dispatch<float, double, f16, bf16>(constant->dtype(), [&]<class T>() { numbers[i] = static_cast<double>(worth(*constant->data<T>())); });
+    dispatch<float, double, f16, bf16>(constant->dtype(),
+                                       [&]<class T>() { numbers[i] = static_cast<double>(worth(*constant->data<T>())); });
   }
   HR_ASSIGN_OR_RETURN(const uint64_t count, count_steps(numbers[0], numbers[1], numbers[2]));
   return count <= static_cast<uint64_t>(kMaxElements) ? dim_of(static_cast<int64_t>(count)) : Dim();

@@ -260,8 +260,8 @@ Status infer_sequence_map(InferContext& context) {
   HR_ASSIGN_OR_RETURN([[maybe_unused]] const Type first, element_type(context, 0));
   HR_ASSIGN_OR_RETURN(const Graph* body, context.graph("body"));
   if (std::ssize(body->inputs) != context.num_inputs() || std::ssize(body->outputs) != context.num_outputs()) {
-    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node {} and {}", body->inputs.size(), body->outputs.size(),
-                       context.num_inputs(), context.num_outputs());
+    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node {} and {}", body->inputs.size(),
+                       body->outputs.size(), context.num_inputs(), context.num_outputs());
   }
   std::vector<ValueFact> inputs;
   for (int i = 0; i < context.num_inputs(); ++i) {

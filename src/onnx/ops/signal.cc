@@ -259,7 +259,8 @@ Status infer_dft(InferContext& context) {
       } else if (onesided != 0) {
         dim = {};
       }
-      if (length && (*length < 1 || *length > kMaxElements)) return make_status(Code::malformed, "dft_length: want 1 or more, got {}", *length);
+      if (length && (*length < 1 || *length > kMaxElements))
+        return make_status(Code::malformed, "dft_length: want 1 or more, got {}", *length);
       if (length) dim = dim_of(onesided != 0 && inverse == 0 ? *length / 2 + 1 : *length);
     }
     shape->back() = dim_of(to_real ? 1 : 2);
@@ -283,6 +284,7 @@ Status infer_stft(InferContext& context) {
   if (context.has_input(3)) {
     HR_ASSIGN_OR_RETURN(const std::optional<int64_t> given, context.integer_input(3));
     if (given) length = *given < 0 ? Dim() : dim_of(*given);
+    else if (!context.has_input(2)) length = {};
   }
   Dim frames, bins;
   if (is_known(length)) bins = dim_of(onesided != 0 ? length.value / 2 + 1 : length.value);

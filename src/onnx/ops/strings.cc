@@ -242,7 +242,8 @@ Status infer_string_normalizer(InferContext& context) {
   HR_ASSIGN_OR_RETURN(const std::vector<std::string> stop_words, context.texts("stopwords", {}));
   std::optional<Shape> shape;
   if (x.shape) {
-    if (x.shape->empty() || x.shape->size() > 2) return make_status(Code::malformed, "want strings [C] or [1, C], got {}", describe(*x.shape));
+    if (x.shape->empty() || x.shape->size() > 2)
+      return make_status(Code::malformed, "want strings [C] or [1, C], got {}", describe(*x.shape));
     shape = *x.shape;
     // Without words that go, all stay; of none there is still one, an empty one.
     Dim& last = shape->back();

@@ -104,7 +104,8 @@ inline Result<Window> make_window(const NodeReader& context, std::span<const int
 
 // The spatial dims of what windows give: a dim that is not known stays what it is where every place has a window of its own. `kernel`: the
 // weights', or empty where the attribute kernel_shape alone says it.
-inline Result<Shape> infer_windows(const NodeReader& context, std::span<const Dim> spatial, std::span<const Dim> kernel, bool ceil_mode = false) {
+inline Result<Shape> infer_windows(const NodeReader& context, std::span<const Dim> spatial, std::span<const Dim> kernel,
+                                   bool ceil_mode = false) {
   std::optional<Dims> taps = known_dims(Shape(kernel.begin(), kernel.end()));
   if (!taps && !context.has("kernel_shape")) return unknown_shape(spatial.size());
   Dims input;
