@@ -16,6 +16,7 @@
 #include "io/mapped_file.h"
 #include "onnx/file.h"
 #include "onnx/npy.h"
+#include "onnx/optimize.h"
 #include "onnx/session.h"
 
 namespace headrace::cli {
@@ -33,7 +34,8 @@ constexpr std::string_view kAbout =
     "headrace graph - run, measure or explain an ONNX model\n\n"
     "Usage: headrace graph run MODEL [options]       run it once, show or write its outputs\n"
     "       headrace graph bench MODEL [options]     measure how long a run takes\n"
-    "       headrace graph explain MODEL             its inputs, outputs and nodes\n\n"
+    "       headrace graph explain MODEL             its inputs, outputs and nodes\n"
+    "       headrace graph optimize MODEL --out FILE what the passes make of it, as an ONNX model again\n\n"
     "Every operator is computed by its reference on the host. headrace graph run --help shows the options.\n\n"
     "Examples:\n"
     "  headrace graph explain model.onnx\n"
@@ -55,6 +57,14 @@ constexpr std::string_view kAboutExplain =
     "headrace graph explain - what an ONNX model holds\n\n"
     "Inputs, outputs and nodes in the order in which they run, with the types that the file declares.";
 constexpr std::string_view kExamplesExplain = "  headrace graph explain model.onnx | grep Conv\n";
+
+constexpr std::string_view kAboutOptimize =
+    "headrace graph optimize - write what the passes make of an ONNX model\n\n"
+    "The model for one size of its inputs: shapes are computed, constants folded, operators fused and then spelled in\n"
+    "standard ONNX, for any runtime. Every dim that the file leaves open needs a --dim.";
+constexpr std::string_view kExamplesOptimize =
+    "  headrace graph optimize model.onnx --out small.onnx --dim batch=1 --dim sequence=128\n"
+    "  headrace graph optimize model.onnx --out small.onnx --dim x.0=1 --opset 23\n";
 
 constexpr int64_t kShownValues = 6;
 
@@ -126,6 +136,20 @@ Result<Value> draw_input(const onnx::ValueInfo& input, const std::map<std::strin
   return tensor;
 }
 
+// --dim NAME=N, several times.
+Result<std::map<std::string, int64_t>> parse_dims(const std::vector<std::string>& texts) {
+  std::map<std::string, int64_t> dims;
+  for (const std::string& text : texts) {
+    HR_ASSIGN_OR_RETURN(const auto pair, split_assignment("--dim", text));
+    char* end = nullptr;
+    dims[pair.first] = std::strtoll(pair.second.c_str(), &end, 10);
+    if (pair.second.empty() || *end != '\0' || dims[pair.first] < 0) {
+      return error(Code::invalid_argument, "--dim {}: want a number of 0 or more, got \"{}\"", pair.first, pair.second);
+    }
+  }
+  return dims;
+}
+
 Result<Values> make_inputs(const Session& session, const InputOptions& options) {
   std::map<std::string, std::string> files;
   for (const std::string& text : options.inputs) {
@@ -137,15 +161,7 @@ Result<Values> make_inputs(const Session& session, const InputOptions& options) 
     }
     files.insert(std::move(pair));
   }
-  std::map<std::string, int64_t> dims;
-  for (const std::string& text : options.dims) {
-    HR_ASSIGN_OR_RETURN(const auto pair, split_assignment("--dim", text));
-    char* end = nullptr;
-    dims[pair.first] = std::strtoll(pair.second.c_str(), &end, 10);
-    if (pair.second.empty() || *end != '\0' || dims[pair.first] < 0) {
-      return error(Code::invalid_argument, "--dim {}: want a number of 0 or more, got \"{}\"", pair.first, pair.second);
-    }
-  }
+  HR_ASSIGN_OR_RETURN(const auto dims, parse_dims(options.dims));
   Values values;
   auto state = static_cast<uint64_t>(options.seed);
   for (const onnx::ValueInfo& input : session.inputs()) {
@@ -341,6 +357,31 @@ Status graph_explain(const std::vector<std::string>& args) {
   return {};
 }
 
+Status graph_optimize(const std::vector<std::string>& args) {
+  Options options("graph optimize", kAboutOptimize, kExamplesOptimize);
+  std::string path, out;
+  std::vector<std::string> dims, skipped;
+  onnx::OptimizeOptions wanted;
+  options.positional(path, "MODEL", "An ONNX file");
+  options.text(out, "--out", "FILE", "The file to write");
+  options.texts(dims, "--dim", "NAME=N", "What an open dim is; INPUT.AXIS names one without a name; may be repeated");
+  options.texts(skipped, "--skip-pass", "NAME", "A pass to leave out, or all; may be repeated");
+  options.integer(wanted.opset, "--opset", "N", "The opset to write (the model's, 21 at least)", onnx::kMinExportOpset, onnx::kMaxOpset);
+  HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
+  if (parsed == Options::Parsed::help_shown) return {};
+  if (out.empty()) return make_status(Code::invalid_argument, "--out: want the FILE to write");
+
+  HR_ASSIGN_OR_RETURN(wanted.dims, parse_dims(dims));
+  Session::Options session_options;
+  session_options.compile.skip_passes.insert(skipped.begin(), skipped.end());
+  HR_ASSIGN_OR_RETURN(const Session session, Session::load(path, session_options));
+  auto model = onnx::optimize(session, wanted);
+  if (!model) return model.error().with_context(path);
+  HR_RETURN_IF_ERROR(onnx::write_model(*model, out));
+  fmt::print("{}: {} nodes, {} before; opset {}\n", printable(out), model->graph.nodes.size(), session.model().graph.nodes.size(), model->opsets.at(""));
+  return {};
+}
+
 }  // namespace
 
 Status graph_command(const std::vector<std::string>& args) {
@@ -349,12 +390,12 @@ Status graph_command(const std::vector<std::string>& args) {
   if (what == "run") return graph_run(rest);
   if (what == "bench") return graph_bench(rest);
   if (what == "explain") return graph_explain(rest);
-  if (what == "optimize") return make_status(Code::unsupported, "optimize: not there yet; run, bench and explain are");
+  if (what == "optimize") return graph_optimize(rest);
   if (what == "--help" || what == "-h") {
     fmt::print("{}", kAbout);
     return {};
   }
-  return make_status(Code::invalid_argument, "want run, bench or explain and a MODEL, got \"{}\"", what);
+  return make_status(Code::invalid_argument, "want run, bench, explain or optimize and a MODEL, got \"{}\"", what);
 }
 
 }  // namespace headrace::cli

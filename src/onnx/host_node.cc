@@ -18,7 +18,9 @@ class NoGraphs final : public GraphRunner {
 
 class HostNode final : public ops::HostFunction {
  public:
-  HostNode(const Node& node, int64_t opset, const OpRow& row) : node_(node), opset_(opset), row_(row) {}
+  HostNode(const Node& node, int64_t opset, const OpRow& row) : origin_{&node, opset}, node_(node), row_(row) {}
+
+  const HostOrigin& origin() const { return origin_; }
 
   Status run(std::span<const TensorView> inputs, std::span<const TensorView> outputs) const override {
     std::vector<Value> values(node_.inputs.size());
@@ -30,7 +32,7 @@ class HostNode final : public ops::HostFunction {
       values[i] = Tensor::over(view.dtype, Dims(view.dims.begin(), view.dims.begin() + view.rank), std::move(bytes));
     }
     NoGraphs none;
-    OpContext context(node_, opset_, values, none);
+    OpContext context(node_, origin_.opset, values, none);
     HR_RETURN_IF_ERROR(row_.run(context));
     const std::vector<Value> made = context.take_outputs();
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -48,8 +50,8 @@ class HostNode final : public ops::HostFunction {
   }
 
  private:
+  const HostOrigin origin_;
   const Node& node_;
-  const int64_t opset_;
   const OpRow& row_;
 };
 
@@ -57,6 +59,11 @@ class HostNode final : public ops::HostFunction {
 
 std::shared_ptr<const ops::HostFunction> make_host_node(const Node& node, int64_t opset, const OpRow& row) {
   return std::make_shared<const HostNode>(node, opset, row);
+}
+
+const HostOrigin* host_origin(const ops::HostFunction& function) {
+  const auto* made = dynamic_cast<const HostNode*>(&function);
+  return made == nullptr ? nullptr : &made->origin();
 }
 
 ValueType value_type(DType dtype, const Dims& dims) {

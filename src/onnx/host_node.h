@@ -11,6 +11,13 @@ namespace headrace::onnx {
 // `node` must outlive it. The operator must hold no graphs.
 std::shared_ptr<const ops::HostFunction> make_host_node(const Node& node, int64_t opset, const OpRow& row);
 
+// What make_host_node was given; null for a function that it did not make.
+struct HostOrigin {
+  const Node* node;
+  int64_t opset;  // of the node's domain
+};
+const HostOrigin* host_origin(const ops::HostFunction& function);
+
 // The type of packed tensors of these dims. Dims are at most kMaxRank.
 ValueType value_type(DType dtype, const Dims& dims);
 

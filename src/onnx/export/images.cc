@@ -1,0 +1,104 @@
+// Ops of images, which ONNX has channels first.
+#include <cmath>
+
+#include "onnx/export/writer.h"
+#include "ops/conv.h"
+#include "ops/pool_2d.h"
+#include "ops/resize_2d.h"
+
+namespace headrace::onnx {
+namespace {
+
+template <size_t n>
+Attribute list(const std::array<int64_t, n>& values) {
+  return attribute(std::vector<int64_t>(values.begin(), values.end()));
+}
+
+Status write_conv_as(NodeWriter& node, const char* name) {
+  const auto& attrs = node.attrs<ops::ConvAttrs>();
+  const Order order = channels_first(4);
+  const Dims weight = node.dims(1);
+  Attributes attributes = {{"kernel_shape", attribute(std::vector<int64_t>{weight[2], weight[3]})}, {"strides", list(attrs.stride)},
+                           {"dilations", list(attrs.dilation)}, {"pads", list(attrs.pads)}, {"group", attribute(attrs.groups)}};
+  if (attrs.output_pad != std::array<int64_t, 2>{}) attributes["output_padding"] = list(attrs.output_pad);
+  const Wire bias = attrs.epilogue.bias ? node.input(2) : Wire::none;
+  const Wire product = node.add(name, {node.input(0, order), node.input(1), bias}, std::move(attributes));
+  node.set(0, order, write_epilogue(node, attrs.epilogue, 2, order, product));
+  return {};
+}
+
+Status write_conv(NodeWriter& node) { return write_conv_as(node, "Conv"); }
+Status write_conv_transpose(NodeWriter& node) { return write_conv_as(node, "ConvTranspose"); }
+
+Status write_pool(NodeWriter& node) {
+  const auto& attrs = node.attrs<ops::Pool2dAttrs>();
+  const Order order = channels_first(4);
+  const bool max = attrs.kind == ops::Pool2dAttrs::Kind::max;
+  Attributes attributes = {{"kernel_shape", list(attrs.window)}, {"strides", list(attrs.stride)}, {"dilations", list(attrs.dilation)},
+                           {"pads", list(attrs.pads)}, {"ceil_mode", attribute(int64_t{attrs.ceil_mode})}};
+  if (!max) attributes["count_include_pad"] = attribute(int64_t{attrs.count_pads});
+  node.set(0, order, node.add(max ? "MaxPool" : "AveragePool", {node.input(0, order)}, std::move(attributes)));
+  return {};
+}
+
+const char* name_of(ops::Resize2dAttrs::Coordinates coordinates) {
+  using Coordinates = ops::Resize2dAttrs::Coordinates;
+  switch (coordinates) {
+    case Coordinates::half_pixel: return "half_pixel";
+    case Coordinates::pytorch_half_pixel: return "pytorch_half_pixel";
+    case Coordinates::asymmetric: return "asymmetric";
+    case Coordinates::align_corners: return "align_corners";
+  }
+  return "";
+}
+
+const char* name_of(ops::Resize2dAttrs::Rounding rounding) {
+  using Rounding = ops::Resize2dAttrs::Rounding;
+  switch (rounding) {
+    case Rounding::round_prefer_floor: return "round_prefer_floor";
+    case Rounding::round_prefer_ceil: return "round_prefer_ceil";
+    case Rounding::floor: return "floor";
+    case Rounding::ceil: return "ceil";
+  }
+  return "";
+}
+
+// By its scales, where they give the size; otherwise by the size, where that gives the scales.
+Status write_resize(NodeWriter& node) {
+  const auto& attrs = node.attrs<ops::Resize2dAttrs>();
+  const Order order = channels_first(4);
+  const Dims dims = node.dims(0);
+  bool by_scales = true, by_size = true;
+  for (size_t axis = 0; axis < 2; ++axis) {
+    const auto in = static_cast<float>(dims[axis + 1]);
+    by_scales = by_scales && std::floor(in * attrs.scale[axis]) == static_cast<float>(attrs.size[axis]);
+    by_size = by_size && attrs.scale[axis] == static_cast<float>(attrs.size[axis]) / in;
+  }
+  if (!by_scales && !by_size) {
+    return make_status(Code::unsupported, "height and width {} x {} to {} x {} with the scales {} x {}: neither follows from the other", dims[1],
+                       dims[2], attrs.size[0], attrs.size[1], attrs.scale[0], attrs.scale[1]);
+  }
+  const bool nearest = attrs.mode == ops::Resize2dAttrs::Mode::nearest;
+  Attributes attributes = {{"mode", attribute(std::string(nearest ? "nearest" : "linear"))},
+                           {"coordinate_transformation_mode", attribute(std::string(name_of(attrs.coordinates)))}};
+  if (nearest) attributes["nearest_mode"] = attribute(std::string(name_of(attrs.rounding)));
+  std::vector<Wire> inputs = {node.input(0, order), Wire::none};
+  if (by_scales) {
+    const Tensor scales = Tensor::of<float>({4}, {1.0f, 1.0f, attrs.scale[0], attrs.scale[1]});
+    inputs.push_back(node.model().constant(scales, node.node().name + ".scales"));
+  } else {
+    attributes["axes"] = attribute(std::vector<int64_t>{2, 3});
+    inputs.insert(inputs.end(), {Wire::none, node.integers({attrs.size[0], attrs.size[1]}, "sizes")});
+  }
+  node.set(0, order, node.add("Resize", std::move(inputs), std::move(attributes)));
+  return {};
+}
+
+constexpr ExportRow kRows[] = {
+    {&ops::conv, write_conv}, {&ops::conv_transpose, write_conv_transpose}, {&ops::pool_2d, write_pool}, {&ops::resize_2d, write_resize}};
+
+}  // namespace
+
+std::span<const ExportRow> export_images() { return kRows; }
+
+}  // namespace headrace::onnx

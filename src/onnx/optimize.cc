@@ -1,0 +1,102 @@
+#include "onnx/optimize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "onnx/file.h"
+#include "onnx/host_node.h"
+
+namespace headrace::onnx {
+namespace {
+
+// The facts of the model's inputs, by number of the scope.
+Result<std::vector<ValueFact>> input_facts(const Session& session, const std::map<std::string, int64_t>& dims) {
+  const Scope& scope = session.compiled()->scope();
+  std::vector<ValueFact> facts(scope.names.size());
+  std::set<std::string> used;
+  for (size_t i = 0; i < session.inputs().size(); ++i) {
+    const ValueInfo& input = session.inputs()[i];
+    ValueFact& fact = facts[static_cast<size_t>(scope.inputs[i])];
+    fact.left_out = session.may_be_left_out(input);
+    if (fact.left_out) continue;
+    if (input.type.kind != Type::Kind::tensor || !input.type.shape) {
+      return error(Code::unsupported, "input {}: {}: want a tensor of known rank", input.name, describe(input.type));
+    }
+    fact.type = input.type;
+    for (size_t axis = 0; axis < fact.type.shape->size(); ++axis) {
+      Type::Dim& dim = (*fact.type.shape)[axis];
+      if (dim.value >= 0) continue;
+      const std::string name = dim.symbol.empty() ? fmt::format("{}.{}", input.name, axis) : dim.symbol;
+      const auto found = dims.find(name);
+      if (found == dims.end()) {
+        return error(Code::invalid_argument, "input {}, {}: axis {} is open; give it with --dim {}=N", input.name, describe(input.type), axis, name);
+      }
+      if (found->second < 0) return error(Code::invalid_argument, "--dim {}: want 0 or more, got {}", name, found->second);
+      used.insert(name);
+      dim = {.value = found->second, .symbol = {}};
+    }
+  }
+  for (const auto& [name, value] : dims) {
+    if (!used.contains(name)) return error(Code::invalid_argument, "--dim {}: no input has an open dim of that name", name);
+  }
+  return facts;
+}
+
+// The program's graph with the model's names, its outputs in the model's order.
+Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& plan, const std::vector<ValueFact>& facts) {
+  const Scope& scope = session.compiled()->scope();
+  if (!plan.host_steps.empty()) {
+    return error(Code::unsupported, "{}: {}", scope.steps[static_cast<size_t>(plan.host_steps.front())].describe(), plan.host_reasons.front());
+  }
+  headrace::Graph graph;
+  std::map<int, ValueId> values;  // by number of the scope
+  if (plan.program != nullptr) {
+    graph = plan.program->program->graph();
+    for (const auto& [id, value] : plan.program->inputs) values[id] = value;
+    for (const auto& [id, value] : plan.program->outputs) values[id] = value;
+  }
+  for (size_t i = 0; i < session.inputs().size(); ++i) {
+    const int id = scope.inputs[i];
+    const ValueFact& fact = facts[static_cast<size_t>(id)];
+    if (fact.left_out || values.contains(id)) continue;
+    Dims dims;
+    for (const Type::Dim& dim : *fact.type.shape) dims.push_back(dim.value);
+    const ValueType type = value_type(fact.type.dtype, dims);
+    values[id] = graph.add_input(session.inputs()[i].name, type.dtype, type.shape);
+  }
+  for (const auto& [id, tensor] : plan.constants) {
+    const ValueType type = value_type(tensor.dtype(), tensor.dims());
+    values[id] = graph.add_constant_bytes(scope.names[static_cast<size_t>(id)], type.dtype, type.shape, tensor.share());
+  }
+  graph.outputs.clear();
+  for (size_t i = 0; i < session.outputs().size(); ++i) {
+    const auto found = values.find(scope.outputs[i]);
+    if (found == values.end()) return error(Code::internal, "output {}: no value of the program", session.outputs()[i].name);
+    graph.set_output(session.outputs()[i].name, found->second);
+  }
+  return graph;
+}
+
+}  // namespace
+
+Result<Model> optimize(const Session& session, const OptimizeOptions& options) {
+  if (session.compiled() == nullptr) return error(Code::invalid_argument, "a session of reference operators has no program to write");
+  HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> facts, input_facts(session, options.dims));
+  HR_ASSIGN_OR_RETURN(const std::shared_ptr<Section::Plan> plan, session.compiled()->section().compile(facts));
+  HR_ASSIGN_OR_RETURN(const headrace::Graph graph, graph_of(session, *plan, facts));
+  const Model& from = session.model();
+  const auto opset = from.opsets.find("");
+  const int64_t own = opset == from.opsets.end() ? 0 : opset->second;
+  HR_ASSIGN_OR_RETURN(Model model, to_onnx(graph, {.opset = options.opset != 0 ? options.opset : std::max(own, kMinExportOpset), .producer = "headrace"}));
+  // In the order of the file; the graph has them in the order in which it met them.
+  std::ranges::sort(model.graph.inputs, {}, [&](const ValueInfo& input) {
+    return std::ranges::find(session.inputs(), input.name, &ValueInfo::name) - session.inputs().begin();
+  });
+  model.graph.name = from.graph.name.empty() ? model.graph.name : from.graph.name;
+  model.metadata = from.metadata;
+  return model;
+}
+
+}  // namespace headrace::onnx
