@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Export, ExportedOp,
                                            &ops::softmax, &ops::reshape, &ops::transpose, &ops::concat, &ops::slice, &ops::pad, &ops::expand,
                                            &ops::gather, &ops::where, &ops::cast, &ops::resize_2d, &ops::sdpa, &ops::rotary, &ops::layer_norm,
                                            &ops::add_layer_norm, &ops::rms_norm, &ops::add_rms_norm),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& op) { return std::string(op.param->name); });
 
 // ---- whole graphs
 

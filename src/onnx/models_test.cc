@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "io/safetensors.h"
+#include "onnx/optimize.h"
 #include "onnx/session.h"
 #include "testing/golden.h"
 
@@ -70,6 +71,71 @@ void expect_golden_runs(const std::string& name, size_t num_runs) {
       expect_near(*outputs->at(output).tensor(), *want.tensor());
     }
   }
+}
+
+// The model as `graph optimize` writes it for the size of one run. Its operators are run by their references.
+Model expect_optimized(const std::string& name, int number, int64_t opset) {
+  SCOPED_TRACE(fmt::format("run {}, opset {}", number, opset));
+  const auto session = Session::load(testing::golden_path("onnx_models/" + name + ".onnx"), {});
+  if (!session) {
+    ADD_FAILURE() << session.error().message();
+    return {};
+  }
+  const Run run = read_runs(testing::golden_path("onnx_models/" + name + ".safetensors")).at(number);
+  OptimizeOptions options{.opset = opset};
+  for (const ValueInfo& input : session->inputs()) {
+    for (size_t axis = 0; axis < input.type.shape->size(); ++axis) {
+      const Type::Dim& dim = (*input.type.shape)[axis];
+      if (dim.value < 0) options.dims[dim.symbol] = run.inputs.at(input.name).tensor()->dims()[axis];
+    }
+  }
+  auto model = optimize(*session, options);
+  if (!model) {
+    ADD_FAILURE() << model.error().message();
+    return {};
+  }
+  const auto outputs = interpret(*model, run.inputs);
+  if (!outputs) {
+    ADD_FAILURE() << outputs.error().message();
+    return {};
+  }
+  EXPECT_EQ(outputs->size(), run.wanted.size());
+  for (const auto& [output, want] : run.wanted) {
+    SCOPED_TRACE(output);
+    expect_near(*outputs->at(output).tensor(), *want.tensor());
+  }
+  return *std::move(model);
+}
+
+int64_t count(const Model& model, std::string_view op) { return std::ranges::count(model.graph.nodes, op, &Node::op); }
+
+TEST(Models, OptimizedNetworksOfImagesGiveTheSameWithoutATranspose) {
+  for (const char* name : {"resnet_tiny", "mobilenet_tiny", "ocr_tiny"}) {
+    SCOPED_TRACE(name);
+    for (const int64_t opset : {int64_t{0}, int64_t{24}}) EXPECT_EQ(count(expect_optimized(name, 1, opset), "Transpose"), 0);
+  }
+}
+
+TEST(Models, OptimizedBertGivesTheSame) {
+  const Model old = expect_optimized("bert_tiny", 1, 0), recent = expect_optimized("bert_tiny", 0, 23);
+  EXPECT_EQ(old.opsets.at(""), 21);
+  EXPECT_LT(old.graph.nodes.size(), 257u / 2);
+  EXPECT_EQ(count(recent, "Shape"), 0);
+}
+
+TEST(Models, AModelThatIsNoProgramIsNotOptimized) {
+  const auto session = Session::load(testing::golden_path("onnx_models/vad_tiny.onnx"), {});
+  ASSERT_TRUE(session) << session.error().message();
+  const auto missing = optimize(*session, {.dims = {{"batch", 1}}});
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message().find("give it with --dim samples=N"), std::string::npos) << missing.error().message();
+  const auto unknown = optimize(*session, {.dims = {{"batch", 1}, {"samples", 80}, {"width", 2}}});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().message(), "--dim width: no input has an open dim of that name");
+  const auto graphs = optimize(*session, {.dims = {{"batch", 1}, {"samples", 80}}});
+  ASSERT_FALSE(graphs);
+  EXPECT_EQ(graphs.error().code(), Code::unsupported);
+  EXPECT_NE(graphs.error().message().find("holds graphs"), std::string::npos) << graphs.error().message();
 }
 
 TEST(Models, AResidualNetworkGivesOnnxRuntimesLogits) { expect_golden_runs("resnet_tiny", 2); }
