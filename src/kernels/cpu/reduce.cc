@@ -117,6 +117,15 @@ struct Plan {
   }
 };
 
+// Where the outputs of each kept place begin: packed, or the rows of a window.
+struct Output {
+  float* data;
+  int64_t stride;
+  Output(const TensorView& y, int64_t width)
+      : data(y.as<float>()), stride(y.rank == 2 && y.dims[1] == width ? y.strides[0] : width) {}
+  float* operator[](int64_t row) const { return data + row * stride; }
+};
+
 // ---- walks --------------------------------------------------------------------------------------
 
 constexpr int64_t kColumns = 4 * kLanes;
@@ -162,7 +171,7 @@ HR_INLINE float fold_rows(const Axes& reduced, const float* x, int64_t width, La
 }
 
 template <Kind kind>
-void run_columns(const Plan& plan, const float* x, float* y, Team& team) {
+void run_columns(const Plan& plan, const float* x, const Output& y, Team& team) {
   const int64_t blocks = (plan.inner + kColumns - 1) / kColumns;
   const Team::Range share = team.share(plan.kept.count * blocks);
   for (int64_t unit = share.begin; unit < share.end; ++unit) {
@@ -174,20 +183,20 @@ void run_columns(const Plan& plan, const float* x, float* y, Team& team) {
     fold_columns<kind>(plan.reduced, from, width, shift, total);
     over_row(width, [&](int64_t i, int n) {
       const int64_t j = i / kLanes;
-      store_some(y + row * plan.inner + begin + i, finish<kind>(total[j], shift[j], static_cast<float>(plan.count)), n);
+      store_some(y[row] + begin + i, finish<kind>(total[j], shift[j], static_cast<float>(plan.count)), n);
     });
   }
 }
 
 template <Kind kind>
-void run_rows(const Plan& plan, const float* x, float* y, Team& team) {
+void run_rows(const Plan& plan, const float* x, const Output& y, Team& team) {
   const Team::Range share = team.share(plan.kept.count);
   for (int64_t row = share.begin; row < share.end; ++row) {
     const float* from = x + plan.kept.place(row);
     Lanes shift = zero();
     if constexpr (kind == Kind::log_sum_exp) shift = broadcast(fold_rows<Kind::max>(plan.reduced, from, plan.inner, shift));
     const Lanes total = broadcast(fold_rows<kind>(plan.reduced, from, plan.inner, shift));
-    store_part(y + row, finish<kind>(total, shift, static_cast<float>(plan.count)), 1);
+    store_part(y[row], finish<kind>(total, shift, static_cast<float>(plan.count)), 1);
   }
 }
 
@@ -195,11 +204,11 @@ template <Kind kind>
 void run_kind(const NodeArgs& args, Team& team) {
   const Plan plan(args.inputs[0].tensor, args.attrs.as<ops::ReduceAttrs>());
   const float* x = args.inputs[0].tensor.as<float>();
-  const TensorView& y = args.outputs[0].tensor;
+  const Output y(args.outputs[0].tensor, plan.inner_is_kept ? plan.inner : 1);
   if (plan.inner_is_kept) {
-    run_columns<kind>(plan, x, y.as<float>(), team);
+    run_columns<kind>(plan, x, y, team);
   } else {
-    run_rows<kind>(plan, x, y.as<float>(), team);
+    run_rows<kind>(plan, x, y, team);
   }
 }
 
