@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "ops/library_plugin.h"
 #include "runtime/thread_team.h"
 #include "testing/op_bench.h"
 
@@ -45,6 +46,7 @@ int main(int argc, char** argv) {
   app.add_flag("--cold", options.cold, "Go through copies of the data that pass the caches");
   app.add_flag("--support", support, "Print the support table and end");
   CLI11_PARSE(app, argc, argv);
+  if (const auto plugin = headrace::load_onednn_plugin(); !plugin) fmt::print(stderr, "op_bench: {}\n", plugin.error().message());
   if (support) {
     fmt::print("{}", headrace::testing::support_table());
     return 0;

@@ -12,7 +12,7 @@ packages=(
   libcli11-dev libedit-dev nlohmann-json3-dev libpcre2-dev
   libboost1.81-dev prometheus-cpp-dev libcurl4-openssl-dev libssl-dev
   protobuf-compiler libprotobuf-dev
-  python3 python3-pip ca-certificates         # fetch_model.py, cmake/Onnx.cmake
+  python3 python3-pip ca-certificates         # fetch_model.py, cmake/Onnx.cmake, cmake/OneDnn.cmake
 )
 if [ "${1:-}" = test ]; then
   packages+=(

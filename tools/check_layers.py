@@ -17,6 +17,7 @@ ALLOWED = {
     "ops": "base core quant",
     "kernels/cpu": "base core quant ops",
     "kernels/cuda": "base core quant ops",
+    "kernels/onednn": "base core quant ops",
     "graph": "base core quant ops",
     "parallel": "base core",
     "models": "base core quant io ops graph",

@@ -7,16 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ops/op.h"
+#include "ops/open_plugin.h"
 
 namespace headrace {
 
 inline constexpr uint32_t kDevicePluginAbi = 1;
-
-struct PluginKernel {
-  const char* op;  // the op's name: the plug-in cannot see the main binary's Op objects
-  Kernel kernel;   // kernel.op is filled in when it is registered
-};
 
 // Functions return false after an error; last_error() then says what happened (the plug-in's storage, this thread).
 struct DevicePlugin {

@@ -3,6 +3,17 @@
 #include "ops/input_check.h"
 
 namespace headrace::ops {
+
+void run_host(const StepContext& step, const NodeArgs& args) {
+  std::vector<TensorView> inputs, outputs;
+  for (const Arg& input : args.inputs) inputs.push_back(input.tensor);
+  for (const Arg& output : args.outputs) outputs.push_back(output.tensor);
+  Status status = args.attrs.as<HostAttrs>().function->run(inputs, outputs);
+  if (status.ok()) return;
+  CHECK(step.errors != nullptr);
+  step.errors->fail(args.node, std::move(status));
+}
+
 namespace {
 
 Result<std::vector<ValueType>> infer(std::span<const ValueType> inputs, const Attrs& attrs) {

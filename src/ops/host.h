@@ -28,4 +28,7 @@ struct HostAttrs {
 };
 extern const Op host;
 
+// Runs the node's function; what it reports goes to the step's errors. On the calling thread.
+void run_host(const StepContext& step, const NodeArgs& args);
+
 }  // namespace headrace::ops

@@ -103,7 +103,8 @@ std::vector<OpCase> cases_pool() {
       attrs.kind = kind;
       attrs.count_pads = count_pads;
       const std::string_view suffix = kind == Kind::max ? "max" : count_pads ? "average_with_pads" : "average";
-      cases.push_back({.name = fmt::format("{}_{}", size.name, suffix), .attrs = attrs, .inputs = {{.dims = size.x}}, .bench = size.bench});
+      cases.push_back(
+          {.name = fmt::format("{}_{}", size.name, suffix), .attrs = attrs, .inputs = {{.dims = size.x}}, .bench = size.bench});
     }
   }
   return cases;

@@ -199,7 +199,7 @@ void reference_softmax(const Attrs& attrs, std::span<const HostValue> inputs, st
     for (int64_t i = 0; i < width; ++i) largest = std::isnan(in[i]) || in[i] > largest ? in[i] : largest;
     for (int64_t i = 0; i < width; ++i) sum += std::exp(in[i] - largest);
     for (int64_t i = 0; i < width; ++i) {
-      out[i] = attrs.as<SoftmaxAttrs>().log ? in[i] - largest - std::log(sum) : std::exp(in[i] - largest) / sum;
+      out[i] = attrs.as<SoftmaxAttrs>().log ? in_float32(in[i] - largest - std::log(sum)) : std::exp(in[i] - largest) / sum;
     }
   }
 }

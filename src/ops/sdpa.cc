@@ -104,7 +104,8 @@ std::vector<double> mask_values(const std::vector<int64_t>& dims) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t t = i % dims[3];
     const int64_t kind = (i * 7 + i / dims[3]) % 6;
-    values[i] = t == 0 ? 0.25 : kind <= 1 ? -std::numeric_limits<double>::infinity() : kind == 2 ? -1e30 : 0.125 * static_cast<double>(kind);
+    const double hidden = kind == 2 ? -1e30 : -std::numeric_limits<double>::infinity();
+    values[i] = t == 0 ? 0.25 : kind <= 2 ? hidden : 0.125 * static_cast<double>(kind);
   }
   return values;
 }

@@ -1,4 +1,5 @@
-// onnx_backend DIR... [--table FILE]: runs the backend tests that scripts/onnx_backend.py wrote, prints each failure with its reason,
+// onnx_backend DIR... [--table FILE]: runs the backend tests that scripts/onnx_backend.py wrote, each by the reference operators, compiled
+// without a pass and compiled with all of them, prints each failure with its reason,
 // and closes with "N passed, N failed" and what is known of the outputs' dims before a model runs. What is inferred of any value must hold
 // of the real one: from the dims of the test's inputs, from the declared types, and with small inputs as constants. --table writes what
 // failed, by operator, between the marks of a Markdown file. Exit 0: something ran and nothing failed; 1: a test failed or none ran; 2:
@@ -21,6 +22,7 @@
 #include "onnx/infer.h"
 #include "onnx/interpreter.h"
 #include "testing/onnx_compare.h"
+#include "testing/onnx_ways.h"
 
 namespace headrace::testing {
 namespace {
@@ -176,12 +178,15 @@ Status run_data_set(const onnx::Model& model, const fs::path& folder, OnnxTolera
   for (size_t i = 0; i < num_inputs; ++i) {
     HR_ASSIGN_OR_RETURN(inputs[declared[i]->name], read_value(folder / fmt::format("input_{}.pb", i), declared[i]->type.kind));
   }
-  HR_ASSIGN_OR_RETURN(const auto outputs, onnx::interpret(model, inputs));
-  for (size_t i = 0; i < num_outputs; ++i) {
-    const onnx::ValueInfo& output = model.graph.outputs.at(i);
-    HR_ASSIGN_OR_RETURN(const Value want, read_value(folder / fmt::format("output_{}.pb", i), output.type.kind));
-    const std::string why = onnx_difference(outputs.at(output.name), want, tolerance);
-    if (!why.empty()) return make_status(Code::internal, "output {}: {}", output.name, why);
+  for (const OnnxWay& way : kOnnxWays) {
+    const auto outputs = way.run(model, inputs);
+    if (!outputs) return outputs.error().with_context(way.name);
+    for (size_t i = 0; i < num_outputs; ++i) {
+      const onnx::ValueInfo& output = model.graph.outputs.at(i);
+      HR_ASSIGN_OR_RETURN(const Value want, read_value(folder / fmt::format("output_{}.pb", i), output.type.kind));
+      const std::string why = onnx_difference(outputs->at(output.name), want, tolerance);
+      if (!why.empty()) return make_status(Code::internal, "{}: output {}: {}", way.name, output.name, why);
+    }
   }
   return check_inference(model, inputs, known);
 }
@@ -295,6 +300,11 @@ Status write_table(const fs::path& path, const std::string& table) {
 }
 
 int run(const std::vector<fs::path>& roots, const std::string& table) {
+  const auto queue = runtime::DeviceQueue::cpu(0, 0);  // one for all sessions
+  if (!queue) {
+    fmt::print(stderr, "onnx_backend: {}\n", queue.error().message());
+    return 2;
+  }
   std::vector<Outcome> outcomes;
   int failed = 0;
   Known known;

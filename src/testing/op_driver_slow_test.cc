@@ -1,12 +1,16 @@
 // The cases whose float64 reference takes seconds: real shapes of prefill and of whole vocabularies.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
+#include "ops/library_plugin.h"
 #include "testing/op_case_runner.h"
 
 namespace headrace::testing {
 namespace {
 
 TEST(LargeCases, HoldWithEachKernelOfThisMachine) {
+  std::ignore = load_onednn_plugin();  // where it is there, its kernels too
   for (const Op* op : all_ops()) {
     for (const OpCase& one : op->cases()) {
       const double work = reference_work(*op, one);

@@ -1,11 +1,14 @@
-// Every op x case x kernel of this machine, through the driver; and the driver itself, on kernels that are
-// wrong on purpose.
+// Every op x case x kernel of this machine, through the driver, with those of the oneDNN plug-in where it is there; and the driver
+// itself, on kernels that are wrong on purpose.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <tuple>
 
 #include "core/half.h"
 #include "ops/attention.h"
+#include "ops/library_plugin.h"
 #include "ops/rms_norm.h"
 #include "testing/compare.h"
 #include "testing/op_case_runner.h"
@@ -19,6 +22,7 @@ constexpr double kQuickWork = 1e8;
 class EveryOp : public ::testing::TestWithParam<const Op*> {};
 
 TEST_P(EveryOp, HoldsOnEachCaseWithEachKernelOfThisMachine) {
+  std::ignore = load_onednn_plugin();  // OneDnnPlugin's tests say whether it is there
   const Op& op = *GetParam();
   if (op.reference == nullptr) GTEST_SKIP() << "computed by a function that each node brings";
   const std::vector<OpCase> cases = op.cases();
@@ -44,6 +48,48 @@ TEST_P(EveryOp, HoldsOnEachCaseWithEachKernelOfThisMachine) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, ::testing::ValuesIn(all_ops().begin(), all_ops().end()),
                          [](const auto& param) { return std::string(param.param->name); });
+
+// Skipped, with the reason, in a build without the plug-in: then every op runs on the kernels of kernels/cpu alone.
+TEST(OneDnnPlugin, ServesConvolutionsAndProducts) {
+  const auto plugin = load_onednn_plugin();
+  if (!plugin) GTEST_SKIP() << plugin.error().message();
+  for (const char* name : {"conv", "conv_transpose", "gemm"}) {
+    const Op& op = *find_op(name);
+    int served = 0, cases = 0;
+    for (const OpCase& one : op.cases()) {
+      const Result<CaseData> data = make_case_data(op, one, false);
+      ASSERT_TRUE(data.has_value()) << data.error().to_string();
+      const KernelTarget target{.isa = detect_isa(), .row_invariant_only = false};
+      const auto kernel = select_kernel(op, data->input_types, data->output_types, one.attrs, target);
+      ASSERT_TRUE(kernel.has_value()) << one.name << ": " << kernel.error().to_string();
+      served += (*kernel)->name == "onednn" ? 1 : 0;
+      ++cases;
+    }
+    EXPECT_GT(served, cases / 2) << name;
+    std::printf("%s: %s has %d of %d cases\n", (*plugin)->name, name, served, cases);
+  }
+}
+
+TEST(OneDnnPlugin, RunsATeamOnItsThreads) {
+  const auto plugin = load_onednn_plugin();
+  if (!plugin) GTEST_SKIP() << plugin.error().message();
+  for (const int size : {1, 2, 3}) {
+    TeamState state(size);
+    std::atomic<int> ranks{0};
+    struct Context {
+      TeamState& state;
+      std::atomic<int>& ranks;
+    } context{state, ranks};
+    const auto work = [](void* opaque, int rank) {
+      auto& shared = *static_cast<Context*>(opaque);
+      Team team(shared.state, rank);
+      team.barrier();  // passes only if all members are there at once
+      shared.ranks += 1 << rank;
+    };
+    EXPECT_TRUE((*plugin)->run_team(size, work, &context));
+    EXPECT_EQ(ranks, (1 << size) - 1);
+  }
+}
 
 TEST(ViewOps, MapTheWindowThatTheirReferenceCopies) {
   for (const Op* op : all_ops()) {

@@ -234,9 +234,10 @@ struct Window {
 };
 
 // kCount pixels of a row, `lanes` channels.
-template <int kCount>
+template <int kCount, bool kWhole>
 HR_INLINE void multiply_pixels(const Window& w, Lanes bias, const float* residual, int64_t residual_step, Lanes low, Lanes high, float* out,
                                int64_t out_step, int lanes) {
+  if (kWhole) lanes = kLanes;
   Lanes acc[kCount];
   for (int p = 0; p < kCount; ++p) acc[p] = bias;
   for (int64_t kh = 0; kh < w.rows; ++kh) {
@@ -300,13 +301,20 @@ void run_depthwise(const Sizes& s, const NodeArgs& args, Team& team) {
       for (int64_t c = first; c < last; c += kLanes, window.x += kLanes, window.weight += kLanes) {
         const int lanes = static_cast<int>(smaller(kLanes, last - c));
         const Lanes bias = epilogue.bias == nullptr ? zero() : load_some(epilogue.bias + c, lanes);
-        multiply_pixels<kCount>(window, bias, residual == nullptr ? nullptr : residual + ow * residual_step + c, residual_step, low, high,
-                                to + ow * out.strides[2] + c, out.strides[2], lanes);
+        const float* add = residual == nullptr ? nullptr : residual + ow * residual_step + c;
+        float* pixel = to + ow * out.strides[2] + c;
+        if (lanes == kLanes) {
+          multiply_pixels<kCount, true>(window, bias, add, residual_step, low, high, pixel, out.strides[2], lanes);
+        } else {
+          multiply_pixels<kCount, false>(window, bias, add, residual_step, low, high, pixel, out.strides[2], lanes);
+        }
       }
     };
     int64_t ow = 0;
     for (; ow < begin; ++ow) pixels.template operator()<1>(ow);
     for (; ow + kPixels <= end; ow += kPixels) pixels.template operator()<kPixels>(ow);
+    for (; kPixels > 4 && ow + 4 <= end; ow += 4) pixels.template operator()<4>(ow);
+    for (; ow + 2 <= end; ow += 2) pixels.template operator()<2>(ow);
     for (; ow < out.dims[2]; ++ow) pixels.template operator()<1>(ow);
     if (epilogue.activation != nullptr) {
       activate_rows(*epilogue.activation, to + first, out.strides[2], out.dims[2], static_cast<int>(last - first));

@@ -1,6 +1,6 @@
 // gemm: a claim is a panel of columns of one matrix x a block of rows. The panel is packed where it is used, a chunk of terms at a
 // time: 1 / rows of the arithmetic. A column block's row blocks are claimed one after another, few where columns and matrices already
-// feed the team.
+// feed the team. For few rows a whole panel is read where it lies: packing would cost as much as the product.
 #include "ops/gemm.h"
 
 #include "kernels/cpu/product_tile.h"
@@ -8,6 +8,7 @@
 HR_BEGIN_KERNELS
 namespace {
 
+constexpr int64_t kFewRows = 4;
 constexpr int64_t kRowBlock = 20 * kMaxTileRows;  // least rows of a claim where a panel is packed more than once
 
 size_t scratch_bytes(const NodeSizes&, int team_size) {
@@ -70,13 +71,16 @@ void run_gemm(const StepContext&, const NodeArgs& args, Team& team) {
           residual.as<float>() + matrix_offset(residual, out, matrix) + first_row * finish.residual_stride + column;
     }
     const int count = static_cast<int>(smaller(kPanelWidth, columns - column));
+    const bool in_place = !attrs.trans_b && count == kPanelWidth && end_row - first_row <= kFewRows;
     const Product product{.a = from_a,
                           .a_stride = a.strides[a.rank - 2],
                           .terms = terms,
                           .out = out.as<float>() + matrix_offset(out, out, matrix) + first_row * out.strides[out.rank - 2] + column,
                           .out_stride = out.strides[out.rank - 2],
-                          .columns = count};
-    multiply_chunks(product, finish, end_row - first_row, [&](int64_t first, int64_t chunk) {
+                          .columns = count,
+                          .panel_stride = in_place ? b_stride : kPanelWidth};
+    multiply_chunks(product, finish, end_row - first_row, [&](int64_t first, int64_t chunk) -> const float* {
+      if (in_place) return from_b + first * b_stride;
       pack(from_b + (attrs.trans_b ? first : first * b_stride), b_stride, attrs.trans_b, chunk, count, panel);
       return panel;
     });

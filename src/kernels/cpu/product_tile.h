@@ -40,7 +40,8 @@ struct Product {
   float* out;  // [rows][columns], rows out_stride apart
   int64_t out_stride;
   int columns;                   // of the panel that count
-  const float* panel = nullptr;  // [terms][kPanelWidth]
+  const float* panel = nullptr;  // [terms][kPanelWidth], terms panel_stride apart
+  int64_t panel_stride = kPanelWidth;
   bool first = true, last = true;  // chunk of the terms
 };
 
@@ -58,7 +59,7 @@ void multiply_rows(const Product& p, const Finish& finish) {
     }
   }
   const float* b = p.panel;
-  for (int64_t k = 0; k < p.terms; ++k, b += kPanelWidth) {
+  for (int64_t k = 0; k < p.terms; ++k, b += p.panel_stride) {
     Lanes columns[kPanelLanes];
     for (int c = 0; c < kPanelLanes; ++c) columns[c] = load(b + c * kLanes);
 #pragma GCC unroll 12

@@ -170,7 +170,8 @@ void run_sdpa(const StepContext&, const NodeArgs& args, Team& team) {
   const TensorView& out = args.outputs[0].tensor;
   const int64_t queries = q.dims[1], keys = k.dims[1], dim = q.dims[2] / a.heads, value_dim = out.dims[2] / a.heads;
   const int64_t blocks = (queries + kQueries - 1) / kQueries;
-  const Workspace w = Workspace::at(reinterpret_cast<float*>(args.scratch) + team.rank() * Workspace::floats(dim, value_dim), dim, value_dim);
+  float* mine = reinterpret_cast<float*>(args.scratch) + team.rank() * Workspace::floats(dim, value_dim);
+  const Workspace w = Workspace::at(mine, dim, value_dim);
 
   for (int64_t claim; (claim = team.claim(q.dims[0] * a.heads * blocks)) >= 0;) {
     const int64_t block = claim % blocks, head = claim / blocks % a.heads, batch = claim / blocks / a.heads;

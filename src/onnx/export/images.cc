@@ -1,4 +1,5 @@
 // Ops of images, which ONNX has channels first.
+#include <algorithm>
 #include <cmath>
 
 #include "onnx/export/writer.h"
@@ -30,12 +31,23 @@ Status write_conv_as(NodeWriter& node, const char* name) {
 Status write_conv(NodeWriter& node) { return write_conv_as(node, "Conv"); }
 Status write_conv_transpose(NodeWriter& node) { return write_conv_as(node, "ConvTranspose"); }
 
+// The pads, without what only windows that begin behind the image reach: runtimes do not agree on when these are dropped.
+std::vector<int64_t> needed_pads(const ops::Pool2dAttrs& attrs, const Dims& in, const Dims& out) {
+  std::vector<int64_t> pads(attrs.pads.begin(), attrs.pads.end());
+  for (size_t axis = 0; axis < 2; ++axis) {
+    const int64_t extent = attrs.dilation[axis] * (attrs.window[axis] - 1) + 1, room = in[axis + 1] + pads[axis] + pads[axis + 2] - extent;
+    if (room / attrs.stride[axis] < out[axis + 1]) continue;
+    pads[axis + 2] = std::max<int64_t>(0, (out[axis + 1] - 1) * attrs.stride[axis] + extent - in[axis + 1] - pads[axis]);
+  }
+  return pads;
+}
+
 Status write_pool(NodeWriter& node) {
   const auto& attrs = node.attrs<ops::Pool2dAttrs>();
   const Order order = channels_first(4);
   const bool max = attrs.kind == ops::Pool2dAttrs::Kind::max;
   Attributes attributes = {{"kernel_shape", list(attrs.window)}, {"strides", list(attrs.stride)}, {"dilations", list(attrs.dilation)},
-                           {"pads", list(attrs.pads)}, {"ceil_mode", attribute(int64_t{attrs.ceil_mode})}};
+                           {"pads", attribute(needed_pads(attrs, node.dims(0), node.output_dims()))}, {"ceil_mode", attribute(int64_t{attrs.ceil_mode})}};
   if (!max) attributes["count_include_pad"] = attribute(int64_t{attrs.count_pads});
   node.set(0, order, node.add(max ? "MaxPool" : "AveragePool", {node.input(0, order)}, std::move(attributes)));
   return {};
@@ -68,11 +80,13 @@ Status write_resize(NodeWriter& node) {
   const auto& attrs = node.attrs<ops::Resize2dAttrs>();
   const Order order = channels_first(4);
   const Dims dims = node.dims(0);
-  bool by_scales = true, by_size = true;
+  // Corners are aligned by the sizes alone, whatever the scale.
+  const bool corners = attrs.coordinates == ops::Resize2dAttrs::Coordinates::align_corners;
+  bool by_scales = !corners, by_size = true;
   for (size_t axis = 0; axis < 2; ++axis) {
     const auto in = static_cast<float>(dims[axis + 1]);
     by_scales = by_scales && std::floor(in * attrs.scale[axis]) == static_cast<float>(attrs.size[axis]);
-    by_size = by_size && attrs.scale[axis] == static_cast<float>(attrs.size[axis]) / in;
+    by_size = by_size && (corners || attrs.scale[axis] == static_cast<float>(attrs.size[axis]) / in);
   }
   if (!by_scales && !by_size) {
     return make_status(Code::unsupported, "height and width {} x {} to {} x {} with the scales {} x {}: neither follows from the other", dims[1],

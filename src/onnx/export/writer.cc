@@ -174,13 +174,16 @@ std::vector<Wire> ModelWriter::add(std::string op, std::vector<Wire> inputs, Att
 
 Wire ModelWriter::reshape(Wire wire, const Dims& from, const Dims& to, const std::string& name) {
   if (from == to) return wire;
+  if (const auto origin = origins_.find(wire); origin != origins_.end()) return reshape(origin->second.first, origin->second.second, to, name);
   const auto [known, is_new] = reshaped_.emplace(std::pair(wire, to), Wire::none);
   if (!is_new) return known->second;
   if (const std::optional<Tensor>& tensor = info(wire).constant) return known->second = constant(tensor->reshaped(to), info(wire).name);
   Attributes attributes;
   if (std::ranges::find(to, 0) != to.end()) attributes["allowzero"] = attribute(int64_t{1});
   const Wire target = constant(Tensor::of<int64_t>({static_cast<int64_t>(to.size())}, to), name + ".dims");
-  return known->second = add("Reshape", {wire, target}, std::move(attributes), name);
+  known->second = add("Reshape", {wire, target}, std::move(attributes), name);
+  origins_[known->second] = {wire, from};
+  return known->second;
 }
 
 void ModelWriter::new_array(ValueId value) {
@@ -326,6 +329,23 @@ void ModelWriter::write_outputs(Model& model) {
   }
 }
 
+// Those whose result was only reshaped again.
+void ModelWriter::drop_unread_reshapes() {
+  std::vector<bool> read(wires_.size(), false);
+  for (size_t i = 0; i < wires_.size(); ++i) read[i] = wires_[i].named;  // outputs of the model
+  for (size_t i = steps_.size(); i-- > 0;) {
+    Step& step = steps_[i];
+    if (step.op == "Reshape" && !read[static_cast<size_t>(step.outputs[0])]) {
+      step.op.clear();
+      continue;
+    }
+    for (const Wire wire : step.inputs) {
+      if (wire != Wire::none) read[static_cast<size_t>(wire)] = true;
+    }
+  }
+  std::erase_if(steps_, [](const Step& step) { return step.op.empty(); });
+}
+
 void ModelWriter::name_wires(Model& model) {
   Names values, nodes;
   for (const WireInfo& wire : wires_) {
@@ -354,6 +374,7 @@ Result<Model> ModelWriter::write() {
   HR_RETURN_IF_ERROR(write_inputs(model));
   HR_RETURN_IF_ERROR(write_nodes());
   write_outputs(model);
+  drop_unread_reshapes();
   name_wires(model);
   HR_RETURN_IF_ERROR(check_model(model));
   return model;

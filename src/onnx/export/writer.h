@@ -98,6 +98,7 @@ class ModelWriter {
   Status write_inputs(Model& model);
   Status write_nodes();
   void write_outputs(Model& model);
+  void drop_unread_reshapes();
   void name_wires(Model& model);
 
   const headrace::Graph& graph_;
@@ -107,6 +108,7 @@ class ModelWriter {
   std::vector<Array> arrays_;
   std::vector<Place> places_;  // by value
   std::map<std::pair<Wire, Dims>, Wire> reshaped_;
+  std::map<Wire, std::pair<Wire, Dims>> origins_;  // of reshaped wires: what was reshaped, and its dims
 };
 
 // One node while it is written.

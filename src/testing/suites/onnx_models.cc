@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "onnx/file.h"
-#include "onnx/interpreter.h"
 #include "testing/case_suite.h"
 #include "testing/onnx_compare.h"
+#include "testing/onnx_ways.h"
 
 namespace headrace::testing {
 namespace {
@@ -49,17 +49,17 @@ int64_t peak_kilobytes() {
   return usage.ru_maxrss;
 }
 
-Result<Values> read_and_run(const std::string& path, const Values& inputs) {
+Result<Values> read_and_run(const std::string& path, const Values& inputs, const OnnxWay& way) {
   HR_ASSIGN_OR_RETURN(const onnx::Model model, onnx::read_model(path));
-  return onnx::interpret(model, inputs);
+  return way.run(model, inputs);
 }
 
-CaseResult run_model(const CaseContext& context) {
+CaseResult run_model(const CaseContext& context, const OnnxWay& way) {
   const std::string path = (context.suite_dir / context.input.at("model").get<std::string>()).string();
   const bool refuse = context.expected.contains("error");
   const int64_t before = peak_kilobytes();
   const TimePoint start = Clock::now();
-  const Result<Values> outputs = read_and_run(path, read_values(context.input.at("inputs")));
+  const Result<Values> outputs = read_and_run(path, read_values(context.input.at("inputs")), way);
   if (refuse) {
     const double seconds = seconds_between(start, Clock::now());
     const int64_t grown = peak_kilobytes() - before;
@@ -77,6 +77,17 @@ CaseResult run_model(const CaseContext& context) {
     if (got == outputs->end()) return CaseResult::fail("no output " + name);
     const std::string why = onnx_difference(got->second, want, kTolerance);
     if (!why.empty()) return CaseResult::fail(name + ": " + why);
+  }
+  return CaseResult::pass();
+}
+
+// In every way that there is.
+CaseResult run_model(const CaseContext& context) {
+  for (const OnnxWay& way : kOnnxWays) {
+    CaseResult result = run_model(context, way);
+    if (result.passed) continue;
+    result.message = fmt::format("{}: {}", way.name, result.message);
+    return result;
   }
   return CaseResult::pass();
 }

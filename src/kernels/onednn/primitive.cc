@@ -1,0 +1,174 @@
+#include "kernels/onednn/primitive.h"
+
+#include <omp.h>
+
+namespace headrace::onednn {
+namespace {
+
+using dnnl::algorithm;
+using ops::UnaryKind;
+
+struct Eltwise {
+  algorithm kind;
+  float alpha = 0, beta = 0;
+};
+// oneDNN's name of a function; none where it has another one or rounds it otherwise.
+std::optional<Eltwise> eltwise_of(const ops::UnaryAttrs& a) {
+  switch (a.kind) {
+    case UnaryKind::relu: return Eltwise{algorithm::eltwise_relu};
+    case UnaryKind::leaky_relu: return Eltwise{algorithm::eltwise_relu, a.alpha};
+    case UnaryKind::clip: return Eltwise{algorithm::eltwise_clip, a.alpha, a.beta};
+    case UnaryKind::sigmoid: return Eltwise{algorithm::eltwise_logistic};
+    case UnaryKind::hard_sigmoid: return Eltwise{algorithm::eltwise_hardsigmoid, a.alpha, a.beta};
+    case UnaryKind::silu: return Eltwise{algorithm::eltwise_swish, 1.0f};
+    case UnaryKind::hard_swish: return Eltwise{algorithm::eltwise_hardswish, 1.0f / 6.0f, 0.5f};
+    case UnaryKind::gelu_erf: return Eltwise{algorithm::eltwise_gelu_erf};
+    case UnaryKind::gelu_tanh: return Eltwise{algorithm::eltwise_gelu_tanh};
+    case UnaryKind::elu: return Eltwise{algorithm::eltwise_elu, a.alpha};
+    case UnaryKind::mish: return Eltwise{algorithm::eltwise_mish};
+    case UnaryKind::tanh: return Eltwise{algorithm::eltwise_tanh};
+    case UnaryKind::exp: return Eltwise{algorithm::eltwise_exp};
+    case UnaryKind::sqrt: return Eltwise{algorithm::eltwise_sqrt};
+    case UnaryKind::neg: return Eltwise{algorithm::eltwise_linear, -1.0f};
+    case UnaryKind::abs: return Eltwise{algorithm::eltwise_abs};
+    default: return std::nullopt;
+  }
+}
+
+std::string text_of(const Dims& dims) {
+  std::string text;
+  for (const int64_t dim : dims) text += fmt::format("{}{}", text.empty() ? "" : ",", dim);
+  return text;
+}
+
+// Says all that the bytes of a blocked layout depend on.
+std::string form_of(const Desc& desc) {
+  return fmt::format("oneDNN f32 [{}] padded [{}] strides [{}] blocks [{}] of [{}]", text_of(desc.get_dims()),
+                     text_of(desc.get_padded_dims()), text_of(desc.get_strides()), text_of(desc.get_inner_blks()),
+                     text_of(desc.get_inner_idxs()));
+}
+
+bool is_packed(const TensorView& view) {
+  int64_t stride = 1;
+  for (int axis = view.rank - 1; axis >= 0; --axis) {
+    if (view.dims[axis] != 1 && view.strides[axis] != stride) return false;
+    stride *= view.dims[axis];
+  }
+  return true;
+}
+
+dnnl::stream& stream() {
+  static thread_local dnnl::stream mine(cpu_engine());
+  return mine;
+}
+
+}  // namespace
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+bool takes(const ops::Epilogue& epilogue) { return !epilogue.activation || eltwise_of(*epilogue.activation); }
+
+PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, std::optional<Desc> bias, const Desc& output) {
+  PostOps made;
+  dnnl::post_ops list;
+  const auto add = [&](int input, const Desc& desc) {
+    made.operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(list.len()) | DNNL_ARG_SRC_1, input);
+    made.descs.push_back(desc);
+    list.append_binary(algorithm::binary_add, desc);
+  };
+  if (scale != 1.0f) list.append_eltwise(algorithm::eltwise_linear, scale, 0.0f);
+  if (bias) add(first_input, *bias);
+  if (epilogue.residual) add(first_input + int{epilogue.bias}, output);
+  if (epilogue.activation) {
+    const Eltwise eltwise = *eltwise_of(*epilogue.activation);
+    list.append_eltwise(eltwise.kind, eltwise.alpha, eltwise.beta);
+  }
+  made.attr.set_post_ops(list);
+  return made;
+}
+
+Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted) {
+  Prepared::Operand operand{DNNL_ARG_WEIGHTS, input, wanted, nullptr};
+  const std::byte* constant = setup.constants[input];
+  if (constant == nullptr || plain == wanted) return operand;
+  // oneDNN may throw in `pack`, between frames of others: what it says is carried out by hand.
+  bool failed = false;
+  const auto pack = [&](std::byte* out) {
+    try {
+      dnnl::memory from(plain, cpu_engine(), const_cast<std::byte*>(constant)), to(wanted, cpu_engine(), out);
+      dnnl::reorder(from, to).execute(stream(), from, to);
+      stream().wait();
+    } catch (const dnnl::error&) {
+      failed = true;
+    }
+  };
+  HR_ASSIGN_OR_RETURN(operand.packed, setup.packed.get(constant, form_of(wanted), wanted.get_size(), pack));
+  if (failed) return error(Code::internal, "oneDNN could not pack input {}", input);
+  return operand;
+}
+
+void run_prepared(const StepContext& step, const NodeArgs& args, Team&) {
+  const auto& state = static_cast<const Prepared&>(*args.state);
+  const auto fail = [&](Status status) {
+    if (step.errors != nullptr) step.errors->fail(args.node, std::move(status));
+  };
+  try {
+    use_threads(state.threads);
+    constexpr size_t kMost = 8;
+    CHECK(state.operands.size() <= kMost);
+    dnnl::memory memory[kMost];
+    dnnl_exec_arg_t list[kMost];
+    int count = 0;
+    for (const Prepared::Operand& operand : state.operands) {
+      const TensorView& view = (operand.input < 0 ? args.outputs[0] : args.inputs[operand.input]).tensor;
+      if (operand.packed == nullptr && !is_packed(view)) {
+        return fail(make_status(Code::internal, "oneDNN: operand {}: want a packed tensor, got a window", operand.input));
+      }
+      void* data = operand.packed == nullptr ? view.data : const_cast<std::byte*>(operand.packed.get());
+      memory[count] = dnnl::memory(operand.desc, cpu_engine(), data);
+      list[count] = {operand.argument, memory[count].get()};
+      ++count;
+    }
+    const dnnl_status_t status = dnnl_primitive_execute(state.primitive.get(), stream().get(), count, list);
+    if (status != dnnl_success) fail(make_status(Code::internal, "oneDNN: status {}", static_cast<int>(status)));
+  } catch (const std::exception& thrown) {
+    fail(make_status(Code::internal, "oneDNN: {}", thrown.what()));
+  }
+}
+
+Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::string_view op,
+                                                   Result<std::shared_ptr<Prepared>> (*make)(const NodeSetup& setup)) {
+  try {
+    use_threads(setup.threads);
+    HR_ASSIGN_OR_RETURN(std::shared_ptr<Prepared> made, make(setup));
+    made->threads = setup.threads;
+    return std::shared_ptr<const KernelState>(std::move(made));
+  } catch (const dnnl::error& thrown) {
+    const Code code = thrown.status == dnnl_out_of_memory ? Code::resource_exhausted : Code::internal;
+    return error(code, "{}: oneDNN: {}", op, thrown.what());
+  } catch (const std::bad_alloc&) {
+    return error(Code::resource_exhausted, "{}: oneDNN: out of memory", op);
+  }
+}
+
+void use_threads(int count) { omp_set_num_threads(count); }
+
+Dims dims_of(const Shape& shape) {
+  Dims dims;
+  for (const Dim& dim : shape) dims.push_back(dim.constant());
+  return dims;
+}
+
+bool any_zero(std::span<const ValueType> types) {
+  for (const ValueType& type : types) {
+    for (const Dim& dim : type.shape) {
+      if (dim == Dim(0)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace headrace::onednn

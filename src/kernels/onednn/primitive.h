@@ -1,0 +1,62 @@
+#pragma once
+// What the oneDNN kernels share: post-ops of an epilogue, packed constants, a prepared primitive and running it. oneDNN's exceptions
+// end in the functions here; memory stays the caller's.
+
+#include <optional>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "ops/epilogue.h"
+
+namespace headrace::onednn {
+
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+using Desc = dnnl::memory::desc;
+inline constexpr auto kF32 = dnnl::memory::data_type::f32;
+
+const dnnl::engine& cpu_engine();
+
+// Whether oneDNN has the epilogue's function exactly.
+bool takes(const ops::Epilogue& epilogue);
+
+// scale, then bias as an operand where `bias` is given, then residual, then the function. Operands that become post-ops are read from
+// the inputs whose numbers go to `operands`, in the order of the post-ops' arguments.
+struct PostOps {
+  dnnl::primitive_attr attr;
+  std::vector<std::pair<int, int>> operands;  // (argument of the primitive, input of the node)
+  std::vector<Desc> descs;                    // of each
+};
+PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, std::optional<Desc> bias, const Desc& output);
+
+// A primitive with all that a run needs but pointers.
+class Prepared final : public KernelState {
+ public:
+  struct Operand {
+    int argument;  // DNNL_ARG_...
+    int input;     // of the node; -1: its output
+    Desc desc;
+    std::shared_ptr<const std::byte[]> packed;  // in place of the input's bytes
+  };
+  dnnl::primitive primitive;
+  std::vector<Operand> operands;
+  int threads = 1;
+};
+
+// Input `input` as the primitive wants it: packed where it is a constant in another form than `plain`. Errors: resource_exhausted; throws
+// dnnl::error.
+Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted);
+
+// Runs `args.state`. Failures go to the step's errors.
+void run_prepared(const StepContext& step, const NodeArgs& args, Team& team);
+
+// make() with oneDNN's exceptions turned into an error of the op.
+Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::string_view op,
+                                                   Result<std::shared_ptr<Prepared>> (*make)(const NodeSetup& setup));
+
+// Sets how many threads oneDNN uses for what the calling thread asks of it.
+void use_threads(int count);
+
+Dims dims_of(const Shape& shape);
+bool any_zero(std::span<const ValueType> types);
+
+}  // namespace headrace::onednn

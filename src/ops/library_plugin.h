@@ -1,0 +1,30 @@
+#pragma once
+// libheadrace_onednn.so: CPU kernels that a library computes, with threads of its own. Like a device plug-in it is opened at run time,
+// so that a machine or a build without it runs on Headrace's own kernels. No exception crosses.
+
+#include "ops/open_plugin.h"
+
+namespace headrace {
+
+inline constexpr uint32_t kLibraryPluginAbi = 1;
+
+struct LibraryPlugin {
+  uint32_t abi;
+  const char* name;  // "oneDNN 3.2.0"
+  const PluginKernel* kernels;
+  int num_kernels;
+  // Calls work(context, rank) once for each rank below `size`, all at once, on the library's threads and the caller: one set of
+  // spinning threads serves both. False where the library has fewer threads: then nothing has run.
+  bool (*run_team)(int size, void (*work)(void* context, int rank), void* context);
+};
+
+// Opens the plug-in and registers its kernels, once per process: before the first graph is compiled. `path` empty: beside the program,
+// then ../lib. Errors (kept: every further call gives the same): unavailable where the file or what it needs is missing, internal where
+// it was built for another version. Thread-safe.
+Result<const LibraryPlugin*> load_onednn_plugin(const char* path = "");
+
+}  // namespace headrace
+
+extern "C" {
+using headrace_library_plugin_fn = const headrace::LibraryPlugin* (*)();
+}
