@@ -31,23 +31,32 @@ Status write_conv_as(NodeWriter& node, const char* name) {
 Status write_conv(NodeWriter& node) { return write_conv_as(node, "Conv"); }
 Status write_conv_transpose(NodeWriter& node) { return write_conv_as(node, "ConvTranspose"); }
 
-// The pads, without what only windows that begin behind the image reach: runtimes do not agree on when these are dropped.
-std::vector<int64_t> needed_pads(const ops::Pool2dAttrs& attrs, const Dims& in, const Dims& out) {
-  std::vector<int64_t> pads(attrs.pads.begin(), attrs.pads.end());
-  for (size_t axis = 0; axis < 2; ++axis) {
-    const int64_t extent = attrs.dilation[axis] * (attrs.window[axis] - 1) + 1, room = in[axis + 1] + pads[axis] + pads[axis + 2] - extent;
-    if (room / attrs.stride[axis] < out[axis + 1]) continue;
-    pads[axis + 2] = std::max<int64_t>(0, (out[axis + 1] - 1) * attrs.stride[axis] + extent - in[axis + 1] - pads[axis]);
+// Pads and rounding that say the same windows where ONNX's two rules for the last one, which runtimes do not all keep, do not matter: the
+// pads end with the last window where one more would begin behind the image, and it is rounded up only where that makes a window.
+struct PoolWindows {
+  std::vector<int64_t> pads;
+  bool ceil_mode = false;
+};
+PoolWindows plain_windows(const ops::Pool2dAttrs& attrs, const Dims& in, const Dims& out) {
+  PoolWindows windows{{attrs.pads.begin(), attrs.pads.end()}};
+  for (size_t axis = 0; attrs.ceil_mode && axis < 2; ++axis) {
+    const int64_t stride = attrs.stride[axis], extent = attrs.dilation[axis] * (attrs.window[axis] - 1) + 1, last = out[axis + 1] - 1;
+    const int64_t begin = in[axis + 1] + windows.pads[axis] - extent;  // of a window that ends with the image
+    int64_t& pad = windows.pads[axis + 2];
+    if (begin + pad > last * stride) pad = std::min(pad, std::max<int64_t>(0, last * stride - begin));
+    windows.ceil_mode = windows.ceil_mode || begin + pad < last * stride;
   }
-  return pads;
+  return windows;
 }
 
 Status write_pool(NodeWriter& node) {
   const auto& attrs = node.attrs<ops::Pool2dAttrs>();
   const Order order = channels_first(4);
+  const PoolWindows windows = plain_windows(attrs, node.dims(0), node.output_dims());
   const bool max = attrs.kind == ops::Pool2dAttrs::Kind::max;
   Attributes attributes = {{"kernel_shape", list(attrs.window)}, {"strides", list(attrs.stride)}, {"dilations", list(attrs.dilation)},
-                           {"pads", attribute(needed_pads(attrs, node.dims(0), node.output_dims()))}, {"ceil_mode", attribute(int64_t{attrs.ceil_mode})}};
+                           {"pads", attribute(windows.pads)}};
+  if (windows.ceil_mode) attributes["ceil_mode"] = attribute(int64_t{1});
   if (!max) attributes["count_include_pad"] = attribute(int64_t{attrs.count_pads});
   node.set(0, order, node.add(max ? "MaxPool" : "AveragePool", {node.input(0, order)}, std::move(attributes)));
   return {};
@@ -101,8 +110,7 @@ Status write_resize(NodeWriter& node) {
     const Tensor scales = Tensor::of<float>({4}, {1.0f, 1.0f, attrs.scale[0], attrs.scale[1]});
     inputs.push_back(node.model().constant(scales, node.node().name + ".scales"));
   } else {
-    attributes["axes"] = attribute(std::vector<int64_t>{2, 3});
-    inputs.insert(inputs.end(), {Wire::none, node.integers({attrs.size[0], attrs.size[1]}, "sizes")});
+    inputs.insert(inputs.end(), {Wire::none, node.integers(ordered(node.output_dims(), order), "sizes")});
   }
   node.set(0, order, node.add("Resize", std::move(inputs), std::move(attributes)));
   return {};
