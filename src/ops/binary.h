@@ -1,6 +1,6 @@
 #pragma once
 // binary(a f32 [...], b f32 [...]) -> f32 [...]: one function of two elements; dims align from the last and one of two is 1 or both are
-// equal (numpy's rule). compare(a, b) -> boolean. Any rank up to kMaxRank. In place where an operand has the output's shape.
+// equal (numpy's rule). Any rank up to kMaxRank. In place where an operand has the output's shape.
 
 #include <string>
 #include <string_view>

@@ -62,6 +62,20 @@ InputCheck& InputCheck::any_tensor(int index) {
   return *this;
 }
 
+InputCheck& InputCheck::rows(int index) {
+  if (!ok()) return *this;
+  const ValueType& type = inputs_[index];
+  if (type.kind != ValueType::Kind::tensor || type.dtype != DType::f32 || type.shape.rank() < 2) {
+    fail(index, "a tensor of f32 and rank 2 or more");
+  }
+  return *this;
+}
+
+InputCheck& InputCheck::same_type(int index, int other) {
+  if (ok() && !(inputs_[index] == inputs_[other])) fail(index, fmt::format("{}, as {}", describe(inputs_[other]), names_[other]));
+  return *this;
+}
+
 namespace {
 bool is_float_vector_weight(const ValueType& type) {
   const bool is_float = type.format == Format::f32 || type.format == Format::f16 || type.format == Format::bf16;

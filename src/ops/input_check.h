@@ -23,6 +23,8 @@ class InputCheck {
   InputCheck& constant_dims();  // of every input
   InputCheck& tensor(int index, DType dtype);  // of any rank
   InputCheck& any_tensor(int index);           // of any dtype with bytes of its own, and any rank
+  InputCheck& rows(int index);                 // of f32 and rank 2 or more: rows are all axes but the last
+  InputCheck& same_type(int index, int other);
   InputCheck& float_vector_weight(int index);  // [features] in f32, f16 or bf16
   InputCheck& float_vector(int index);         // the same, or a tensor of f32 [features]
   InputCheck& kv(int index);

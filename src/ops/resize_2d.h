@@ -25,4 +25,12 @@ struct Resize2dAttrs {
 };
 extern const Op resize_2d;
 
+// Between which places of the input's axis (0: height, 1: width) place `out` of the output lies: (1 - weight) * first + weight * second.
+// Nearest: both are the one, weight 0.
+struct ResizePlace {
+  int64_t first = 0, second = 0;
+  float weight = 0.0f;
+};
+ResizePlace resize_place(const Resize2dAttrs& attrs, int axis, int64_t out, int64_t in_dim);
+
 }  // namespace headrace::ops

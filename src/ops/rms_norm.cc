@@ -18,13 +18,14 @@ namespace {
 Result<std::vector<ValueType>> infer_rms_norm(std::span<const ValueType> inputs, const Attrs& attrs) {
   InputCheck check("rms_norm", inputs, {"x", "weight"});
   const auto& a = attrs.as<RmsNormAttrs>();
-  check.tensor(0, DType::f32, 2).float_vector_weight(1);
+  check.rows(0).float_vector(1);
   check.require(a.eps >= 0, "eps must not be negative").require(a.heads >= 1, "heads must be at least 1");
   if (!check.ok()) return check.outputs({});
+  const int last = inputs[0].shape.rank() - 1;
   if (a.heads == 1) {
-    check.same_dim(1, 0, 0, 1);
+    check.same_dim(1, 0, 0, last);
   } else {
-    const Dim width = inputs[0].shape[1];
+    const Dim width = inputs[0].shape[last];
     check.require(width.is_constant() && width.constant() % a.heads == 0, "heads must divide the width of x");
     if (check.ok()) check.dim(1, 0, width.constant() / a.heads);
   }
@@ -33,8 +34,8 @@ Result<std::vector<ValueType>> infer_rms_norm(std::span<const ValueType> inputs,
 
 Result<std::vector<ValueType>> infer_add_rms_norm(std::span<const ValueType> inputs, const Attrs& attrs) {
   InputCheck check("add_rms_norm", inputs, {"x", "residual", "weight"});
-  check.tensor(0, DType::f32, 2).tensor(1, DType::f32, 2).same_dim(1, 0, 0, 0).same_dim(1, 1, 0, 1);
-  check.float_vector_weight(2).same_dim(2, 0, 0, 1);
+  check.rows(0).same_type(1, 0).float_vector(2);
+  if (check.ok()) check.same_dim(2, 0, 0, inputs[0].shape.rank() - 1);
   check.require(attrs.as<RmsNormAttrs>().eps >= 0, "eps must not be negative");
   check.require(attrs.as<RmsNormAttrs>().heads == 1, "heads must be 1");
   if (!check.ok()) return check.outputs({});
@@ -52,8 +53,9 @@ Cost cost_add_rms_norm(const NodeSizes& sizes) {
 }
 
 void normalize(const RmsNormAttrs& attrs, const HostTensor& x, const HostTensor& weight, HostTensor& y) {
-  const int64_t width = x.dims[1] / attrs.heads;
-  for (int64_t row = 0; row < x.dims[0] * attrs.heads; ++row) {
+  const auto width = static_cast<int64_t>(weight.values.size());
+  const int64_t heads = width == 0 ? 0 : static_cast<int64_t>(x.values.size()) / width;
+  for (int64_t row = 0; row < heads; ++row) {
     const double* in = x.values.data() + row * width;
     double squares = 0;
     for (int64_t i = 0; i < width; ++i) squares += in[i] * in[i];
@@ -103,6 +105,8 @@ std::vector<OpCase> cases_rms_norm() {
       {.name = "large_values", .attrs = plain, .inputs = {rows(2, 64, 1e6), vector(64, Format::f32)}},
       {.name = "strided", .attrs = plain, .inputs = {rows(4, 96, 1.0, true), vector(96, Format::f32)}},
       {.name = "empty", .attrs = plain, .inputs = {rows(0, 96), vector(96, Format::f32)}},
+      {.name = "constant_weight", .attrs = plain, .inputs = {rows(5, 37), {.dims = {37}}}},
+      {.name = "three_axes", .attrs = plain, .inputs = {{.dims = {2, 3, 37}}, {.dims = {37}}}},
       {.name = "heads",
        .attrs = RmsNormAttrs{.eps = 1e-6f, .offset = 1.0f, .heads = 3},
        .inputs = {rows(5, 111, 1.0, true), vector(37, Format::bf16)}},
@@ -126,6 +130,7 @@ std::vector<OpCase> cases_add_rms_norm() {
       {.name = "weight_plus_one",
        .attrs = RmsNormAttrs{.eps = 1e-6f, .offset = 1.0f},
        .inputs = {rows(3, 66), rows(3, 66), vector(66, Format::bf16)}},
+      {.name = "three_axes", .attrs = plain, .inputs = {{.dims = {2, 3, 37}}, {.dims = {2, 3, 37}}, {.dims = {37}}}},
       {.name = "strided",
        .attrs = plain,
        .inputs = {rows(4, 96, 1.0, true), rows(4, 96, 1.0, true), vector(96, Format::f32)}},

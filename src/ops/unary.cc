@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "ops/input_check.h"
+#include "ops/shapes.h"
 
 namespace headrace::ops {
 namespace {
@@ -157,12 +158,9 @@ Cost cost(const NodeSizes& sizes) {
           .bytes = all_bytes(sizes)};
 }
 
-// Beyond the largest float32 there is infinity.
 void reference(const Attrs& attrs, std::span<const HostValue> inputs, std::span<HostTensor> outputs) {
   for (size_t i = 0; i < outputs[0].values.size(); ++i) {
-    const double y = apply_unary(attrs.as<UnaryAttrs>(), inputs[0].tensor.values[i]);
-    const bool fits = !(std::fabs(y) > static_cast<double>(std::numeric_limits<float>::max()));
-    outputs[0].values[i] = fits ? y : std::copysign(std::numeric_limits<double>::infinity(), y);
+    outputs[0].values[i] = in_float32(apply_unary(attrs.as<UnaryAttrs>(), inputs[0].tensor.values[i]));
   }
 }
 

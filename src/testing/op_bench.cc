@@ -110,7 +110,8 @@ std::string_view kind_of(const CaseData& data) {
 // How the kernel wants its weight matrices; empty for an op without weights.
 std::string_view layout_name(const Op& op, const Kernel& kernel) {
   const std::vector<OpCase> cases = op.cases();
-  for (const CaseInput& input : cases.at(0).inputs) {
+  if (cases.empty()) return "";
+  for (const CaseInput& input : cases[0].inputs) {
     if (input.kind != ValueType::Kind::weight) continue;
     switch (kernel.layout) {
       case WeightLayout::row_major:

@@ -29,5 +29,7 @@ inline constexpr Isa kIsa =
 #endif
 // The name and priority of a kernel whose one source serves every set.
 inline constexpr std::string_view kIsaName = kIsa == Isa::avx512 ? "avx512" : kIsa == Isa::avx2 ? "avx2" : "generic";
+// The same for an op's second kernel, of tensors with more axes than a matrix.
+inline constexpr std::string_view kIsaNameAxes = kIsa == Isa::avx512 ? "avx512_axes" : kIsa == Isa::avx2 ? "avx2_axes" : "generic_axes";
 inline constexpr int kIsaPriority = 10 * static_cast<int>(kIsa);
 HR_END_KERNELS

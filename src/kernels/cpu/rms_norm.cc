@@ -19,53 +19,35 @@ HR_INLINE void scale_row(const ops::RmsNormAttrs& attrs, const float* x, const f
 
 void run_rms_norm(const StepContext&, const NodeArgs& args, Team& team) {
   const auto& attrs = args.attrs.as<ops::RmsNormAttrs>();
-  const TensorView& x = args.inputs[0].tensor;
-  const auto* weight = reinterpret_cast<const float*>(args.inputs[1].weight.data);
-  const TensorView& y = args.outputs[0].tensor;
-  const int64_t width = x.dims[1] / attrs.heads;
-  const Team::Range rows = team.share(x.dims[0]);
+  const Rows x = rows_of(args.inputs[0].tensor), y = rows_of(args.outputs[0].tensor);
+  const float* weight = vector_of(args.inputs[1]);
+  const int64_t width = x.width / attrs.heads;
+  const Team::Range rows = team.share(x.count);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    for (int64_t at = 0; at < x.dims[1]; at += width) {
-      scale_row(attrs, x.row<float>(row) + at, weight, width, y.row<float>(row) + at);
-    }
+    for (int64_t at = 0; at < x.width; at += width) scale_row(attrs, x[row] + at, weight, width, y[row] + at);
   }
 }
 
 void run_add_rms_norm(const StepContext&, const NodeArgs& args, Team& team) {
   const auto& attrs = args.attrs.as<ops::RmsNormAttrs>();
-  const TensorView& x = args.inputs[0].tensor;
-  const TensorView& residual = args.inputs[1].tensor;
-  const auto* weight = reinterpret_cast<const float*>(args.inputs[2].weight.data);
-  const TensorView& total = args.outputs[0].tensor;
-  const TensorView& y = args.outputs[1].tensor;
-  const Team::Range rows = team.share(x.dims[0]);
+  const Rows x = rows_of(args.inputs[0].tensor), residual = rows_of(args.inputs[1].tensor);
+  const Rows total = rows_of(args.outputs[0].tensor), y = rows_of(args.outputs[1].tensor);
+  const float* weight = vector_of(args.inputs[2]);
+  const Team::Range rows = team.share(x.count);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    const float* a = x.row<float>(row);
-    const float* b = residual.row<float>(row);
-    float* out = total.row<float>(row);
-    over_row(x.dims[1],
-             [&](int64_t i, int n) { store_some(out + i, load_some(a + i, n) + load_some(b + i, n), n); });
-    scale_row(attrs, out, weight, x.dims[1], y.row<float>(row));
+    const float *a = x[row], *b = residual[row];
+    float* out = total[row];
+    over_row(x.width, [&](int64_t i, int n) { store_some(out + i, load_some(a + i, n) + load_some(b + i, n), n); });
+    scale_row(attrs, out, weight, x.width, y[row]);
   }
 }
 
-constexpr Kernel kRmsNorm{.op = &ops::rms_norm,
-                          .name = kIsaName,
-                          .isa = kIsa,
-                          .priority = kIsaPriority,
-                          .by_rows = true,
-                          .layout = WeightLayout::dense_f32,
-                          .run = run_rms_norm};
-constexpr Kernel kAddRmsNorm{.op = &ops::add_rms_norm,
-                             .name = kIsaName,
-                             .isa = kIsa,
-                             .priority = kIsaPriority,
-                             .by_rows = true,
-                             .layout = WeightLayout::dense_f32,
-                             .run = run_add_rms_norm};
+constexpr Kernel kRmsNorm[] = {of_matrices(ops::rms_norm, run_rms_norm), of_more_axes(ops::rms_norm, run_rms_norm)};
+constexpr Kernel kAddRmsNorm[] = {of_matrices(ops::add_rms_norm, run_add_rms_norm),
+                                  of_more_axes(ops::add_rms_norm, run_add_rms_norm)};
 
 }  // namespace
 
-const KernelList kernels_rms_norm = {&kRmsNorm, 1};
-const KernelList kernels_add_rms_norm = {&kAddRmsNorm, 1};
+const KernelList kernels_rms_norm = {kRmsNorm, 2};
+const KernelList kernels_add_rms_norm = {kAddRmsNorm, 2};
 HR_END_KERNELS

@@ -28,6 +28,51 @@ HR_INLINE void store_some(float* p, Lanes a, int n) {
   }
 }
 
+// The rows of a tensor of rank 2, which may be a window, or of a packed one of higher rank: all axes but the last count them.
+struct Rows {
+  float* data;
+  int64_t count, width, stride;
+  float* operator[](int64_t row) const { return data + row * stride; }
+};
+HR_INLINE Rows rows_of(const TensorView& view) {
+  const int64_t width = view.dims[view.rank - 1];
+  int64_t count = 1;
+  for (int axis = 0; axis < view.rank - 1; ++axis) count *= view.dims[axis];
+  return {view.as<float>(), count, width, view.rank == 2 ? view.strides[0] : width};
+}
+
+// A vector's floats, be it a weight or a constant of a graph.
+HR_INLINE const float* vector_of(const Arg& arg) {
+  return arg.weight.data != nullptr ? reinterpret_cast<const float*>(arg.weight.data) : arg.tensor.as<float>();
+}
+
+// The two kernels of an op over rows: of a matrix each member keeps to its rows of axis 0; of more axes the rows are other ones.
+[[maybe_unused]] bool is_matrix(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs&) {
+  return inputs[0].shape.rank() == 2;
+}
+[[maybe_unused]] bool has_more_axes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs&) {
+  return inputs[0].shape.rank() > 2;
+}
+
+using Run = void (*)(const StepContext&, const NodeArgs&, Team&);
+constexpr Kernel of_matrices(const Op& op, Run run) {
+  return {.op = &op,
+          .name = kIsaName,
+          .isa = kIsa,
+          .priority = kIsaPriority,
+          .by_rows = true,
+          .layout = WeightLayout::dense_f32,
+          .supports = is_matrix,
+          .run = run};
+}
+constexpr Kernel of_more_axes(const Op& op, Run run) {
+  Kernel kernel = of_matrices(op, run);
+  kernel.name = kIsaNameAxes;
+  kernel.by_rows = false;
+  kernel.supports = has_more_axes;
+  return kernel;
+}
+
 // Element i goes to chain (i / 16) % 4, lane i % 16, by add(elements, count, chain) -> chain.
 template <class Add>
 HR_INLINE float sum_of_row(const float* x, int64_t width, Add add) {

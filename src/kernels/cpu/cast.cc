@@ -1,0 +1,5 @@
+#include "kernels/cpu/isa.h"
+
+HR_BEGIN_KERNELS
+const KernelList kernels_cast = {};
+HR_END_KERNELS
