@@ -196,10 +196,10 @@ TEST_P(ExportedOp, GivesWhatTheOpGives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Export, ExportedOp,
-                         ::testing::Values(&ops::unary, &ops::binary, &ops::conv, &ops::conv_transpose, &ops::gemm, &ops::pool_2d, &ops::reduce,
-                                           &ops::softmax, &ops::reshape, &ops::transpose, &ops::concat, &ops::slice, &ops::pad, &ops::expand,
-                                           &ops::gather, &ops::where, &ops::cast, &ops::resize_2d, &ops::sdpa, &ops::rotary, &ops::layer_norm,
-                                           &ops::add_layer_norm, &ops::rms_norm, &ops::add_rms_norm),
+                         ::testing::Values(&ops::unary, &ops::binary, &ops::conv, &ops::conv_transpose, &ops::gemm, &ops::pool_2d,
+                                           &ops::reduce, &ops::softmax, &ops::reshape, &ops::transpose, &ops::concat, &ops::slice,
+                                           &ops::pad, &ops::expand, &ops::gather, &ops::where, &ops::cast, &ops::resize_2d,
+                                           &ops::sdpa, &ops::rotary, &ops::layer_norm, &ops::add_layer_norm, &ops::rms_norm, &ops::add_rms_norm),
                          [](const auto& op) { return std::string(op.param->name); });
 
 // ---- whole graphs
@@ -218,8 +218,8 @@ class Images : public GraphBuilder {
     const auto seed = static_cast<unsigned>(graph.values.size());
     return graph.add_constant(fmt::format("weight{}", seed), DType::f32, std::move(dims), some(count, scale, seed));
   }
-  ValueId conv(ValueId x, int64_t channels, int64_t window, int64_t stride, std::optional<ops::UnaryAttrs> activation, ValueId residual = kNone,
-               int64_t groups = 1) {
+  ValueId conv(ValueId x, int64_t channels, int64_t window, int64_t stride, std::optional<ops::UnaryAttrs> activation,
+               ValueId residual = kNone, int64_t groups = 1) {
     const int64_t in = dims(x)[3] / groups, pad = window / 2;
     ops::ConvAttrs attrs{.stride = {stride, stride}, .pads = {pad, pad, pad, pad}, .groups = groups};
     attrs.epilogue = {.bias = true, .residual = residual != kNone, .activation = activation};
@@ -229,11 +229,14 @@ class Images : public GraphBuilder {
     return node(ops::conv, attrs, std::move(inputs), "conv");
   }
   ValueId mean(ValueId x) { return node(ops::reduce, ops::ReduceAttrs{ops::ReduceAttrs::Kind::mean, {1, 2}, true}, {x}, "mean"); }
-  ValueId transpose(ValueId x, std::vector<int32_t> perm) { return node(ops::transpose, ops::TransposeAttrs{std::move(perm)}, {x}, "transpose"); }
+  ValueId transpose(ValueId x, std::vector<int32_t> perm) {
+    return node(ops::transpose, ops::TransposeAttrs{std::move(perm)}, {x}, "transpose");
+  }
   ValueId reshape(ValueId x, std::vector<int64_t> dims) { return node(ops::reshape, ops::ReshapeAttrs{std::move(dims)}, {x}, "reshape"); }
   ValueId linear(ValueId x, int64_t columns) {
     const int64_t in = dims(x).back();
-    return node(ops::gemm, ops::GemmAttrs{.trans_b = true, .epilogue = {.bias = true}}, {x, weight({columns, in}, 0.2), weight({columns}, 0.1)}, "linear");
+    const ops::GemmAttrs attrs{.trans_b = true, .epilogue = {.bias = true}};
+    return node(ops::gemm, attrs, {x, weight({columns, in}, 0.2), weight({columns}, 0.1)}, "linear");
   }
 };
 
@@ -249,8 +252,8 @@ TEST(Export, AResidualNetworkHasNoTranspose) {
   x = net.conv(net.conv(x, 16, 3, 2, kRelu), 16, 3, 1, kRelu, shortcut);
   net.output("logits", net.linear(net.reshape(net.mean(x), {2, 16}), 10));
   const Model model = expect_same(finish(net), 21);
-  EXPECT_EQ(operators(model), (std::vector<std::string>{"Conv", "Relu", "MaxPool", "Conv", "Relu", "Conv", "Add", "Relu", "Conv", "Conv", "Relu", "Conv",
-                                                        "Add", "Relu", "ReduceMean", "Reshape", "Gemm"}));
+  EXPECT_EQ(operators(model), (std::vector<std::string>{"Conv", "Relu", "MaxPool", "Conv", "Relu", "Conv", "Add", "Relu", "Conv", "Conv",
+                                                        "Relu", "Conv", "Add", "Relu", "ReduceMean", "Reshape", "Gemm"}));
   EXPECT_EQ(model.graph.inputs.front().name, "image");
   EXPECT_EQ(model.graph.nodes.back().outputs.front(), "logits");
 }
@@ -262,7 +265,8 @@ TEST(Export, AMapOfImagesChannelsFirstHasNoTranspose) {
   ValueId x = net.conv(net.transpose(image, {0, 2, 3, 1}), 8, 3, 2, ops::UnaryAttrs{UnaryKind::hard_swish});
   x = net.conv(x, 8, 3, 1, ops::UnaryAttrs{UnaryKind::silu}, kNone, 8);
   const ValueId squeezed = net.linear(net.reshape(net.mean(x), {1, 8}), 8);
-  const ValueId gate = net.reshape(net.node(ops::unary, ops::UnaryAttrs{UnaryKind::hard_sigmoid, 0.2f, 0.5f}, {squeezed}, "gate"), {1, 1, 1, 8});
+  const ops::UnaryAttrs hard_sigmoid{UnaryKind::hard_sigmoid, 0.2f, 0.5f};
+  const ValueId gate = net.reshape(net.node(ops::unary, hard_sigmoid, {squeezed}, "gate"), {1, 1, 1, 8});
   x = net.node(ops::binary, ops::BinaryAttrs{BinaryKind::mul}, {x, gate}, "gated");
   x = net.node(ops::binary, ops::BinaryAttrs{BinaryKind::add}, {net.weight({8}, 1), x}, "shifted");
   x = net.node(ops::resize_2d, ops::Resize2dAttrs{.size = {8, 12}, .scale = {2, 2}}, {x}, "up");
@@ -295,13 +299,14 @@ TEST(Export, SignalsOfOneDimensionHaveNoTranspose) {
 headrace::Graph bert_layer() {
   Images net;
   const ValueId ids = net.graph.add_input("ids", DType::i64, {2, 5}), mask = net.graph.add_input("mask", DType::f32, {2, 1, 1, 5});
-  const auto norm = [&](ValueId x) { return net.node(ops::layer_norm, ops::LayerNormAttrs{1e-5f}, {x, net.weight({12}, 1), net.weight({12}, 1)}, "norm"); };
+  const ops::LayerNormAttrs eps{1e-5f};
+  const auto norm = [&](ValueId x) { return net.node(ops::layer_norm, eps, {x, net.weight({12}, 1), net.weight({12}, 1)}, "norm"); };
   ValueId x = net.node(ops::gather, ops::GatherAttrs{0}, {net.weight({20, 12}, 1), ids}, "words");
   x = norm(net.node(ops::binary, ops::BinaryAttrs{BinaryKind::add}, {x, net.weight({5, 12}, 1)}, "embedding"));
   const ValueId q = net.linear(x, 12), k = net.linear(x, 12), v = net.linear(x, 12);
   const ops::SdpaAttrs attention{.heads = 3, .kv_heads = 3, .scale = 0.5f, .mask = true};
   const ValueId context = net.linear(net.node(ops::sdpa, attention, {q, k, v, mask}, "attention"), 12);
-  const auto sums = net.nodes(ops::add_layer_norm, ops::LayerNormAttrs{1e-5f}, {context, x, net.weight({12}, 1), net.weight({12}, 1)}, "sum", 2);
+  const auto sums = net.nodes(ops::add_layer_norm, eps, {context, x, net.weight({12}, 1), net.weight({12}, 1)}, "sum", 2);
   const ops::GemmAttrs up{.epilogue = {.bias = true, .activation = ops::UnaryAttrs{UnaryKind::gelu_erf}}};
   const ValueId wide = net.node(ops::gemm, up, {sums[1], net.weight({12, 24}, 0.3), net.weight({24}, 0.1)}, "up");
   const ops::GemmAttrs down{.epilogue = {.bias = true, .residual = true}};
@@ -359,7 +364,8 @@ TEST(Export, OutputsOfOneValueAndOfInputsHaveNamesOfTheirOwn) {
 
 TEST(Export, AConstantIsWrittenOnceInEachOrderOfItsAxes) {
   GraphBuilder builder;
-  const ValueId a = builder.graph.add_input("a", DType::f32, {2, 4, 3}), w = builder.graph.add_constant("w", DType::f32, {5, 3}, some(15, 1, 1));
+  const ValueId a = builder.graph.add_input("a", DType::f32, {2, 4, 3});
+  const ValueId w = builder.graph.add_constant("w", DType::f32, {5, 3}, some(15, 1, 1));
   const ValueId once = builder.node(ops::gemm, ops::GemmAttrs{.trans_b = true}, {a, w}, "once");
   const ValueId again = builder.node(ops::gemm, ops::GemmAttrs{.trans_b = true, .scale = 0.5f}, {a, w}, "again");
   builder.output("sum", builder.node(ops::binary, ops::BinaryAttrs{BinaryKind::sub}, {once, again}, "difference"));

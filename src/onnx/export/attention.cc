@@ -13,10 +13,10 @@ struct Sizes {
   int64_t batch, queries, keys, heads, kv_heads, head_dim, value_dim;
 };
 
-// The mask with all its keys: an operator may take a shorter last axis for keys that nobody sees.
+// The mask with all its queries and keys: an operator takes a shorter last axis for keys that nobody sees, and runtimes do not broadcast.
 Wire mask_of(NodeWriter& node, const Sizes& sizes) {
   Dims dims = node.dims(3);
-  dims.back() = sizes.keys;
+  dims[2] = sizes.queries, dims[3] = sizes.keys;
   return node.expand(node.input(3), node.dims(3), dims);
 }
 

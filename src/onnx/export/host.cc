@@ -25,7 +25,8 @@ constexpr Change kChanges[] = {
 
 bool means_the_same(const std::string& op, int64_t a, int64_t b) {
   const auto [low, high] = std::minmax(a, b);
-  const bool changed = std::ranges::any_of(kChanges, [&](const Change& change) { return change.op == op && low < change.opset && change.opset <= high; });
+  const auto lies_between = [&](const Change& change) { return change.op == op && low < change.opset && change.opset <= high; };
+  const bool changed = std::ranges::any_of(kChanges, lies_between);
   return !changed && find_op(op, a) == find_op(op, b);
 }
 

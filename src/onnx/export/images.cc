@@ -98,8 +98,8 @@ Status write_resize(NodeWriter& node) {
     by_size = by_size && (corners || attrs.scale[axis] == static_cast<float>(attrs.size[axis]) / in);
   }
   if (!by_scales && !by_size) {
-    return make_status(Code::unsupported, "height and width {} x {} to {} x {} with the scales {} x {}: neither follows from the other", dims[1],
-                       dims[2], attrs.size[0], attrs.size[1], attrs.scale[0], attrs.scale[1]);
+    return make_status(Code::unsupported, "height and width {} x {} to {} x {} with the scales {} x {}: neither follows from the other",
+                       dims[1], dims[2], attrs.size[0], attrs.size[1], attrs.scale[0], attrs.scale[1]);
   }
   const bool nearest = attrs.mode == ops::Resize2dAttrs::Mode::nearest;
   Attributes attributes = {{"mode", attribute(std::string(nearest ? "nearest" : "linear"))},

@@ -49,7 +49,8 @@ Status write_reduce(NodeWriter& node) {
     if (attrs.keep_dims) left.push_back(axis);
     else if (before == attrs.axes.end() || *before != axis) left.push_back(axis - static_cast<int32_t>(before - attrs.axes.begin()));
   }
-  node.set(0, left, node.add(operator_of(attrs.kind), {x, node.integers(axes, "axes")}, {{"keepdims", attribute(int64_t{attrs.keep_dims})}}));
+  Attributes attributes = {{"keepdims", attribute(int64_t{attrs.keep_dims})}};
+  node.set(0, left, node.add(operator_of(attrs.kind), {x, node.integers(axes, "axes")}, std::move(attributes)));
   return {};
 }
 

@@ -138,7 +138,9 @@ Attribute attribute(float value) { return {.kind = Attribute::Kind::number, .num
 Attribute attribute(std::string value) { return {.kind = Attribute::Kind::text, .text = std::move(value)}; }
 Attribute attribute(std::vector<int64_t> values) { return {.kind = Attribute::Kind::integers, .integers = std::move(values)}; }
 
-Wire NodeWriter::expand(Wire wire, const Dims& from, const Dims& to) { return from == to ? wire : add("Expand", {wire, integers(to, "dims")}); }
+Wire NodeWriter::expand(Wire wire, const Dims& from, const Dims& to) {
+  return from == to ? wire : add("Expand", {wire, integers(to, "dims")});
+}
 
 ModelWriter::ModelWriter(const headrace::Graph& graph, const ExportOptions& options)
     : graph_(graph), options_(options), places_(graph.values.size()) {}
@@ -174,7 +176,9 @@ std::vector<Wire> ModelWriter::add(std::string op, std::vector<Wire> inputs, Att
 
 Wire ModelWriter::reshape(Wire wire, const Dims& from, const Dims& to, const std::string& name) {
   if (from == to) return wire;
-  if (const auto origin = origins_.find(wire); origin != origins_.end()) return reshape(origin->second.first, origin->second.second, to, name);
+  if (const auto origin = origins_.find(wire); origin != origins_.end()) {
+    return reshape(origin->second.first, origin->second.second, to, name);
+  }
   const auto [known, is_new] = reshaped_.emplace(std::pair(wire, to), Wire::none);
   if (!is_new) return known->second;
   if (const std::optional<Tensor>& tensor = info(wire).constant) return known->second = constant(tensor->reshaped(to), info(wire).name);
@@ -295,7 +299,10 @@ Status ModelWriter::write_inputs(Model& model) {
                          value.role == ValueRole::weight ? "a weight of a checkpoint" : "a state that lives from step to step");
     }
     const bool fixed = std::ranges::all_of(value.type.shape, [](const Dim& dim) { return dim.is_constant(); });
-    if (!fixed) return make_status(Code::unsupported, "value {}: want constant dims, got {}", value.name, value.type.shape.to_string(graph_.symbols.names()));
+    if (!fixed) {
+      return make_status(Code::unsupported, "value {}: want constant dims, got {}", value.name,
+                         value.type.shape.to_string(graph_.symbols.names()));
+    }
     if (value.role == ValueRole::constant) new_array(static_cast<ValueId>(id));
     if (value.role != ValueRole::input) continue;
     const Wire wire = new_wire(value.name);
@@ -313,7 +320,9 @@ Status ModelWriter::write_nodes() {
     const ExportRow* row = find_export(node.op);
     if (row == nullptr) return make_status(Code::unsupported, "node {} ({}): no operators of ONNX say this op", node.name, node.op->name);
     NodeWriter writer(*this, node);
-    if (const Status status = row->write(writer); !status.ok()) return status.with_context(fmt::format("node {} ({})", node.name, node.op->name));
+    if (const Status status = row->write(writer); !status.ok()) {
+      return status.with_context(fmt::format("node {} ({})", node.name, node.op->name));
+    }
   }
   return {};
 }
