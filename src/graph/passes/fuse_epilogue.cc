@@ -1,8 +1,11 @@
 // What follows a convolution or gemm element by element becomes its epilogue, where nothing else reads the value between: a constant bias
 // for each column, a computed residual of the output's shape, one activation.
 #include "graph/match.h"
+#include "graph/movements.h"
 #include "graph/passes.h"
 #include "graph/passes/linear_node.h"
+#include "graph/passes/simplify_shapes.h"
+#include "ops/movement.h"
 
 namespace headrace::passes {
 namespace {
@@ -38,11 +41,13 @@ ValueId with_addend(Rewriter& graph, const Node& sum) {
   return kNone;
 }
 
+// A reshape between them (a vector of channels seen as an image) comes after both.
 ValueId with_activation(Rewriter& graph, const Node& unary) {
-  auto linear = open_linear(graph, unary.inputs[0]);
+  const Node* reshape = match::single(graph, unary.inputs[0], ops::reshape);
+  auto linear = open_linear(graph, reshape == nullptr ? unary.inputs[0] : reshape->inputs[0]);
   if (!linear) return kNone;
   linear->activation = unary.attrs.as<ops::UnaryAttrs>();
-  return linear->add_to(graph);
+  return movements::reshape(graph, linear->add_to(graph), graph.dims(unary.outputs[0]), unary.name);
 }
 
 Result<int> run(Graph& graph, const PassOptions&) {
@@ -59,6 +64,7 @@ Result<int> run(Graph& graph, const PassOptions&) {
     rewriter.replace(node.outputs[0], fused);
     ++hits;
   }
+  if (hits > 0) simplify_all(rewriter);  // reshapes that meet now
   return rewriter.finish(hits);
 }
 

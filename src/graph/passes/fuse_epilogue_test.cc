@@ -20,6 +20,15 @@ TEST(FuseEpilogue, TakesBiasResidualAndActivationInEitherOrderOfOperands) {
   }
 }
 
+TEST(FuseEpilogue, TakesAnActivationBehindAReshape) {
+  Dense g;
+  const auto conv = [&](ValueId x) { return g.add(ops::conv, ops::ConvAttrs{}, {x, g.noise({4, 4, 1, 1})}); };
+  const ValueId image = g.unary(UnaryKind::relu, g.reshape(conv(g.input({2, 1, 1, 4})), {2, 4, 1, 1}));
+  g.output(conv(g.reshape(image, {2, 1, 1, 4})));
+  EXPECT_EQ(g.run("fuse_epilogue"), 1);
+  EXPECT_EQ(g.graph.nodes.size(), 2u) << g.graph.to_string();
+}
+
 TEST(FuseEpilogue, AddsAShortcutToTheLaterOfTwoConvolutions) {
   Dense g;
   const auto conv = [&](ValueId x) { return g.add(ops::conv, ops::ConvAttrs{}, {x, g.noise({4, 4, 1, 1})}); };
