@@ -66,7 +66,7 @@ class Team {
 };
 
 // How a library with threads of its own lends them: calls work(context, rank) for every rank below `size`, each on a thread of its own, and
-// returns when all have ended. Null: the process's own team.
-using LentThreads = void (*)(int size, void (*work)(void* context, int rank), void* context);
+// returns when all have ended. False where it has fewer threads: then nothing has run. Null: the process's own team.
+using LentThreads = bool (*)(int size, void (*work)(void* context, int rank), void* context);
 
 }  // namespace headrace

@@ -26,13 +26,14 @@ class Planner {
  public:
   // `stage` has one entry a node and one behind the last.
   Planner(const Graph& graph, const Bindings& bucket, std::vector<int32_t> stage)
-      : graph_(graph), stage_(std::move(stage)), bytes_(graph.values.size(), 0) {
+      : graph_(graph), stage_(std::move(stage)), bytes_(graph.values.size(), 0), exact_bytes_(graph.values.size(), 0) {
     storage_of_.resize(graph.values.size());
     std::iota(storage_of_.begin(), storage_of_.end(), 0);
     for (size_t id = 0; id < graph.values.size(); ++id) {
       const ValueType& type = graph.values[id].type;
       if (type.kind != ValueType::Kind::tensor) continue;
-      bytes_[id] = aligned(type.shape.elements(bucket) * static_cast<int64_t>(dtype_bytes(type.dtype)));
+      exact_bytes_[id] = type.shape.elements(bucket) * static_cast<int64_t>(dtype_bytes(type.dtype));
+      bytes_[id] = aligned(exact_bytes_[id]);
     }
   }
 
@@ -82,6 +83,7 @@ class Planner {
     if (input == kNone || is_view(input)) return false;
     const ValueId storage = storage_of_[input];
     if (!owned(storage) || last_[storage] != id || bytes_[storage] != bytes_[output]) return false;
+    if (exact_bytes_[input] != exact_bytes_[output]) return false;  // an operand that is broadcast is read after its place is written
     for (int other = 0; other < static_cast<int>(node.inputs.size()); ++other) {
       if (other == input_index || node.inputs[other] == kNone) continue;
       if (storage_of_[node.inputs[other]] == storage) return false;
@@ -193,6 +195,7 @@ class Planner {
   const Graph& graph_;
   std::vector<int32_t> stage_;        // by node
   std::vector<int64_t> bytes_;        // by value, aligned
+  std::vector<int64_t> exact_bytes_;  // before they are rounded up
   std::vector<ValueId> storage_of_;   // by value
   std::vector<NodeId> last_;          // by storage
   std::vector<Storage> storages_;

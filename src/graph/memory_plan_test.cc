@@ -8,6 +8,8 @@
 #include <set>
 
 #include "graph/test_ops.h"
+#include "ops/binary.h"
+#include "ops/unary.h"
 
 namespace headrace {
 namespace {
@@ -91,6 +93,17 @@ TEST(MemoryPlan, AnInPlaceOpNeverTakesAStorageThatItReadsTwice) {
   const ValueId b = one(chain.graph, test_ops::sum, {a, a});
   chain.graph.set_output("b", b);
   EXPECT_EQ(plan(chain.graph).storage_of[b], b);
+}
+
+// Both take one cache line, but a line of two numbers is no place for eight.
+TEST(MemoryPlan, AnInPlaceOpNeverTakesAnInputThatItBroadcasts) {
+  Graph graph;
+  const ValueId x = graph.add_input("x", DType::f32, {2, 4}), narrow = graph.add_input("narrow", DType::f32, {2, 1});
+  const ValueId column = (*graph.add_node(ops::unary, ops::UnaryAttrs{ops::UnaryKind::exp}, {narrow}, "column"))[0];
+  const ValueId y = (*graph.add_node(ops::binary, ops::BinaryAttrs{ops::BinaryKind::sub}, {x, column}, "y"))[0];
+  graph.set_output("y", y);
+  const MemoryPlan p = plan(graph);
+  EXPECT_EQ(p.storage_of[y], y);
 }
 
 TEST(MemoryPlan, AnOutputIsNeverTaken) {

@@ -1,6 +1,6 @@
 #include "onnx/runtime.h"
 
-#include <new>
+#include "ops/library_plugin.h"
 
 namespace headrace::onnx {
 
@@ -18,7 +18,12 @@ Result<std::shared_ptr<const std::byte[]>> PackedStore::get(const std::byte* con
 }
 
 SessionRuntime::SessionRuntime(std::shared_ptr<runtime::DeviceQueue> queue, std::string model, CompileOptions options)
-    : queue_(std::move(queue)), model_(std::move(model)), options_(std::move(options)), packed_(queue_->ledger(), model_) {}
+    : queue_(std::move(queue)), model_(std::move(model)), options_(std::move(options)), packed_(queue_->ledger(), model_) {
+  if (!options_.library_kernels) return;
+  const auto plugin = load_onednn_plugin();
+  if (plugin) lent_ = (*plugin)->run_team;
+  else library_status_ = plugin.error();
+}
 
 Status SessionRuntime::run(runtime::Program& program, const std::vector<void*>& inputs, std::vector<double>* node_seconds,
                            const std::function<void()>& read) {

@@ -44,11 +44,13 @@ class SessionRuntime {
   SessionRuntime(std::shared_ptr<runtime::DeviceQueue> queue, std::string model, CompileOptions options);
 
   const CompileOptions& options() const { return options_; }
-  KernelTarget target() const { return {DeviceKind::cpu, options_.isa, false}; }
+  KernelTarget target() const { return {DeviceKind::cpu, options_.isa, false, options_.library_kernels}; }
   runtime::DeviceQueue& queue() { return *queue_; }
   PackedConstants& packed() { return packed_; }
   const std::string& model() const { return model_; }
   LentThreads lent_threads() const { return lent_; }
+  // Why no library's kernels are there; ok where they are, or are not wanted.
+  const Status& library_status() const { return library_status_; }
 
   // Runs a program that has been prepared. Its outputs are read by `read` while nobody else uses the arena. `node_seconds` as
   // Program::run has it. Errors: resource_exhausted for the arena; what kernels report, with the node's name.
@@ -62,6 +64,7 @@ class SessionRuntime {
   const CompileOptions options_;
   PackedStore packed_;
   LentThreads lent_ = nullptr;
+  Status library_status_;
   mutable std::mutex mutex_;
   Buffer arena_;  // guarded by mutex_: as large as the largest plan that ran
 };

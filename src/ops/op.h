@@ -193,6 +193,7 @@ struct Kernel {
   Result<std::shared_ptr<const KernelState>> (*prepare)(const NodeSetup& setup) = nullptr;
   // Run by the calling thread, with a team of one, while the team rests: libraries with threads of their own, operators on the host.
   bool outside_team = false;
+  bool of_library = false;  // a library's, out of a plug-in: set when it is registered
   // Runs on every member of the team. Sizes come from the views: a row count of 0 is valid. No allocation, no errors.
   void (*run)(const StepContext& step, const NodeArgs& args, Team& team) = nullptr;
 

@@ -62,6 +62,7 @@ std::string_view refusal(const Kernel& kernel, std::span<const ValueType> inputs
                          const Attrs& attrs, const KernelTarget& target) {
   if (kernel.device != target.device) return "other device";
   if (kernel.device == DeviceKind::cpu && kernel.isa > target.isa) return "instruction set";
+  if (kernel.of_library && !target.libraries) return "a library's";
   if (target.row_invariant_only && !kernel.row_invariant) return "not row-invariant";
   if (kernel.supports != nullptr && !kernel.supports(inputs, outputs, attrs)) return "types";
   return {};

@@ -15,6 +15,7 @@ struct KernelTarget {
   DeviceKind device = DeviceKind::cpu;
   Isa isa = Isa::generic;          // kernels of this level or below
   bool row_invariant_only = true;
+  bool libraries = true;           // kernels of libraries too
 };
 
 std::span<const Op* const> all_ops();

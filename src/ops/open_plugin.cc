@@ -44,6 +44,7 @@ Status register_plugin_kernels(const std::string& place, uint32_t abi, uint32_t 
   auto* registered = new std::vector<Kernel>;  // lives until the process ends
   for (int i = 0; i < count; ++i) {
     registered->push_back(kernels[i].kernel);
+    registered->back().of_library = kernels[i].kernel.device == DeviceKind::cpu;  // the CPU's own kernels come with the program
     registered->back().op = find_op(kernels[i].op);
     if (registered->back().op == nullptr) return make_status(Code::internal, "{}: no op is called {}", place, kernels[i].op);
   }

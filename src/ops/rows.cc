@@ -16,16 +16,18 @@ Result<std::vector<ValueType>> infer_slice(std::span<const ValueType> inputs, co
   const auto& slice = attrs.as<SliceColumnsAttrs>();
   InputCheck check("slice_columns", inputs, {"x"});
   if (!check.ok()) return check.outputs({});
-  check.tensor(0, inputs[0].dtype, 2);
+  const int rank = inputs[0].shape.rank();
+  check.tensor(0, inputs[0].dtype, rank).require(rank >= 1, "x must have columns");
   if (!check.ok()) return check.outputs({});
-  const Dim& width = inputs[0].shape[1];
+  Shape shape = inputs[0].shape;
+  const Dim width = shape[rank - 1];
   check.require(width.is_constant(), "x must have a constant number of columns");
   if (!check.ok()) return check.outputs({});
   check.require(
       slice.begin >= 0 && slice.begin < slice.end && slice.end <= width.constant(),
       fmt::format("columns {}..{} do not lie within the {} of x", slice.begin, slice.end, width.constant()));
-  return check.outputs(
-      {ValueType::tensor(inputs[0].dtype, {inputs[0].shape[0], Dim(slice.end - slice.begin)})});
+  shape[rank - 1] = Dim(slice.end - slice.begin);
+  return check.outputs({ValueType::tensor(inputs[0].dtype, shape)});
 }
 
 Cost cost_slice(const NodeSizes&) {
@@ -35,10 +37,10 @@ Cost cost_slice(const NodeSizes&) {
 void reference_slice(const Attrs& attrs, std::span<const HostValue> inputs, std::span<HostTensor> outputs) {
   const auto& slice = attrs.as<SliceColumnsAttrs>();
   const HostTensor& x = inputs[0].tensor;
-  const int64_t width = slice.end - slice.begin;
-  for (int64_t row = 0; row < x.dims[0]; ++row) {
-    for (int64_t i = 0; i < width; ++i) {
-      outputs[0].values[row * width + i] = x.values[row * x.dims[1] + slice.begin + i];
+  const auto width = static_cast<size_t>(slice.end - slice.begin), from = static_cast<size_t>(x.dims.back());
+  for (size_t row = 0; row * from < x.values.size(); ++row) {
+    for (size_t i = 0; i < width; ++i) {
+      outputs[0].values[row * width + i] = x.values[row * from + static_cast<size_t>(slice.begin) + i];
     }
   }
 }
@@ -46,9 +48,10 @@ void reference_slice(const Attrs& attrs, std::span<const HostValue> inputs, std:
 TensorView view_slice(const Attrs& attrs, const TensorView& input) {
   const auto& slice = attrs.as<SliceColumnsAttrs>();
   TensorView view = input;
+  const int last = input.rank - 1;
   view.data = static_cast<std::byte*>(input.data) +
-              slice.begin * input.strides[1] * static_cast<int64_t>(dtype_bytes(input.dtype));
-  view.dims[1] = slice.end - slice.begin;
+              slice.begin * input.strides[last] * static_cast<int64_t>(dtype_bytes(input.dtype));
+  view.dims[last] = slice.end - slice.begin;
   return view;
 }
 
@@ -65,6 +68,8 @@ std::vector<OpCase> cases_slice() {
       {.name = "middle_of_strided", .attrs = SliceColumnsAttrs{2, 7}, .inputs = x(4, 10, DType::f32, true)},
       {.name = "all", .attrs = SliceColumnsAttrs{0, 5}, .inputs = x(2, 5, DType::f16, false)},
       {.name = "empty", .attrs = SliceColumnsAttrs{1, 2}, .inputs = x(0, 5, DType::f32, false)},
+      {.name = "batch", .attrs = SliceColumnsAttrs{2, 5}, .inputs = {{.dims = {2, 3, 7}}}},
+      {.name = "vector", .attrs = SliceColumnsAttrs{2, 5}, .inputs = {{.dims = {7}}}},
   };
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// slice_columns(x [T, C]) -> [T, end - begin]: a view, no kernel. Splits merged projections.
+// slice_columns(x [..., C]) -> [..., end - begin]: a view, no kernel. Splits merged projections.
 // gather_rows(x f32 [T, H], rows i32 [R]) -> f32 [R, H].
 
 #include "ops/op.h"

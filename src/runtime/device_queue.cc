@@ -20,12 +20,11 @@ Result<std::shared_ptr<DeviceQueue>> DeviceQueue::cpu(int threads, uint64_t memo
 }
 
 void DeviceQueue::Turn::run(const std::function<void(Team&)>& work, LentThreads lent) {
-  if (lent == nullptr) return queue_.team_.run(work);
   struct Context {
     const std::function<void(Team&)>& work;
     TeamState state;
   } context{work, TeamState(queue_.threads())};
-  lent(
+  const bool ran = lent != nullptr && lent(
       queue_.threads(),
       [](void* at, int rank) {
         auto& shared = *static_cast<Context*>(at);
@@ -33,6 +32,7 @@ void DeviceQueue::Turn::run(const std::function<void(Team&)>& work, LentThreads 
         shared.work(self);
       },
       &context);
+  if (!ran) queue_.team_.run(work);
 }
 
 }  // namespace headrace::runtime

@@ -1,5 +1,6 @@
 #include "graph/pass_testing.h"
 #include "graph/test_ops.h"
+#include "ops/host.h"
 
 namespace headrace {
 namespace {
@@ -41,6 +42,24 @@ TEST(CommonSubexpressions, KeepsReadsOfStateAndRandomDraws) {
   }
   EXPECT_EQ(run_alone(p.graph, "common_subexpressions"), 0);
   EXPECT_EQ(p.graph.nodes.size(), 4u);
+}
+
+struct NoFunction final : ops::HostFunction {
+  Status run(std::span<const TensorView>, std::span<const TensorView>) const override { return {}; }
+};
+
+TEST(CommonSubexpressions, KeepsOperatorsOfTheHostThatGiveAnotherResultEachTime) {
+  for (const bool pure : {true, false}) {
+    WithInput p(4);
+    const auto function = std::make_shared<NoFunction>();
+    for (const char* name : {"a", "b", "unread"}) {
+      const ops::HostAttrs attrs{name[0] == 'u' ? "Other" : "Some", function, {ValueType::tensor(DType::f32, {2})}, pure};
+      const ValueId value = node(p.graph, ops::host, attrs, {p.x}, name);
+      if (name[0] != 'u') p.graph.set_output(name, value);
+    }
+    EXPECT_EQ(run_alone(p.graph, "common_subexpressions"), pure ? 1 : 0);
+    EXPECT_EQ(run_alone(p.graph, "dead_code"), pure ? 1 : 0);
+  }
 }
 
 }  // namespace

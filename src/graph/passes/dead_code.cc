@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/passes.h"
+#include "graph/rewriter.h"
 
 namespace headrace::passes {
 
@@ -13,8 +14,7 @@ int remove_dead_code(Graph& graph) {
   // Users stand after producers, so one walk from the back sees every use first.
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     if (node->dead) continue;
-    const Effects& effects = node->op->effects;
-    const bool keep = effects.writes_state || effects.communicates ||
+    const bool keep = !may_die(*node) ||
                       std::any_of(node->outputs.begin(), node->outputs.end(), [&](ValueId id) { return wanted[id]; });
     if (!keep) {
       node->dead = true;

@@ -9,6 +9,13 @@ namespace {
 
 constexpr int64_t kPiece = 256;
 
+// TensorView::elements(), which may be emitted out of line.
+HR_INLINE int64_t elements_of(const TensorView& view) {
+  int64_t count = 1;
+  for (int axis = 0; axis < view.rank; ++axis) count *= view.dims[axis];
+  return count;
+}
+
 HR_INLINE bool is_packed(const TensorView& view) {
   int64_t stride = 1;
   for (int axis = view.rank - 1; axis >= 0; --axis) {
@@ -23,7 +30,7 @@ struct RowGrid {
   int64_t count, width;
 };
 HR_INLINE RowGrid one_row_if(bool packed, const TensorView& view) {
-  const int64_t elements = view.elements();
+  const int64_t elements = elements_of(view);
   if (packed || view.rank == 0) return {1, elements};
   return {view.dims[0], view.dims[0] == 0 ? 0 : elements / view.dims[0]};
 }

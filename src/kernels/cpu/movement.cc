@@ -147,7 +147,7 @@ void gather_runs(const StepContext& step, const NodeArgs& args, Team& team) {
   int64_t outer = 1, run = 1;
   for (int a = 0; a < axis; ++a) outer *= x.dims[a];
   for (int a = axis + 1; a < x.rank; ++a) run *= x.dims[a];
-  const int64_t dim = x.dims[axis], picks = index.elements();
+  const int64_t dim = x.dims[axis], picks = elements_of(index);
   // Outer places step along the axis before; of a matrix that is its rows, which may be windows.
   const int64_t x_outer = axis == 0 ? 0 : x.strides[axis - 1], y_outer = axis == 0 ? 0 : y.strides[axis - 1];
   const int64_t y_pick = index.rank == 0 ? 0 : y.strides[axis + index.rank - 1];

@@ -145,7 +145,10 @@ HR_INLINE void fold_columns(const Axes& reduced, const float* x, int64_t width, 
       continue;
     }
     for (int64_t r = 0; r < run; ++r, at += stride) {
-      over_row(width, [&](int64_t i, int n) { total[i / kLanes] = fold<kind>(total[i / kLanes], load_some(at + i, n), shift[i / kLanes]); });
+      over_row(width, [&](int64_t i, int n) {
+        const int64_t j = i / kLanes;
+        total[j] = fold<kind>(total[j], load_some(at + i, n), shift[j]);
+      });
     }
   }
 }

@@ -183,11 +183,12 @@ bool depth_to_space(LowerContext& context) {
 }
 bool space_to_depth(LowerContext& context) {
   const Result<int64_t> block = context.integer("blocksize", 0);
+  const Result<std::string> mode = context.text("mode", "DCR");
   const Dims x = context.dims(0);
-  if (!block || *block < 1 || x.size() != 4) return false;
+  if (!block || !mode || *block < 1 || x.size() != 4) return false;
   const int64_t b = *block;
   ValueId value = context.reshape(context.input(0), {x[0], x[1], x[2] / b, b, x[3] / b, b});
-  value = context.transpose(value, {0, 3, 5, 1, 2, 4});
+  value = context.transpose(value, *mode == "DCR" ? std::vector<int32_t>{0, 3, 5, 1, 2, 4} : std::vector<int32_t>{0, 1, 3, 5, 2, 4});
   context.set(0, context.reshape(value, context.output_dims(0)));
   return true;
 }
