@@ -24,6 +24,7 @@
 #include "ops/resize_2d.h"
 #include "ops/rms_norm.h"
 #include "ops/rotary.h"
+#include "ops/rows.h"
 #include "ops/sdpa.h"
 #include "ops/unary.h"
 
@@ -198,7 +199,7 @@ TEST_P(ExportedOp, GivesWhatTheOpGives) {
 INSTANTIATE_TEST_SUITE_P(Export, ExportedOp,
                          ::testing::Values(&ops::unary, &ops::binary, &ops::conv, &ops::conv_transpose, &ops::gemm, &ops::pool_2d,
                                            &ops::reduce, &ops::softmax, &ops::reshape, &ops::transpose, &ops::concat, &ops::slice,
-                                           &ops::pad, &ops::expand, &ops::gather, &ops::where, &ops::cast, &ops::resize_2d,
+                                           &ops::slice_columns, &ops::pad, &ops::expand, &ops::gather, &ops::where, &ops::cast, &ops::resize_2d,
                                            &ops::sdpa, &ops::rotary, &ops::layer_norm, &ops::add_layer_norm, &ops::rms_norm, &ops::add_rms_norm),
                          [](const auto& op) { return std::string(op.param->name); });
 
@@ -406,7 +407,7 @@ TEST(Export, AnOperatorThatChangedSinceItsOpsetIsRefused) {
   const auto model = to_onnx(host_graph(top, 9), {});
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code(), Code::unsupported);
-  EXPECT_EQ(model.error().message(), "node top (host): TopK of opset 9 is another operator in opset 21");
+  EXPECT_EQ(model.error().message(), "top (host): TopK of opset 9 is another operator in opset 21");
 }
 
 // ---- what is refused
@@ -428,11 +429,11 @@ TEST(Export, WhatOnnxCannotSayIsRefusedByName) {
   GraphBuilder language;
   const ValueId x = language.graph.add_input("x", DType::f32, {2, 4});
   language.output("y", language.node(ops::gated_activation, ops::UnaryAttrs{UnaryKind::silu}, {x, x}, "gate"));
-  EXPECT_EQ(refused(finish(language)), "node gate (gated_activation): no operators of ONNX say this op");
+  EXPECT_EQ(refused(finish(language)), "gate (gated_activation): no operators of ONNX say this op");
   GraphBuilder images;
   const ValueId image = images.graph.add_input("x", DType::f32, {1, 4, 4, 1});
   images.output("y", images.node(ops::resize_2d, ops::Resize2dAttrs{.size = {9, 9}, .scale = {2, 2}}, {image}, "up"));
-  EXPECT_NE(refused(finish(images)).find("node up (resize_2d): height and width 4 x 4 to 9 x 9"), std::string::npos);
+  EXPECT_NE(refused(finish(images)).find("up (resize_2d): height and width 4 x 4 to 9 x 9"), std::string::npos);
 }
 
 TEST(Export, AnOpsetOutOfRangeIsRefused) {

@@ -5,6 +5,7 @@
 
 #include "onnx/export/writer.h"
 #include "ops/movement.h"
+#include "ops/rows.h"
 
 namespace headrace::onnx {
 namespace {
@@ -121,6 +122,14 @@ Status write_slice(NodeWriter& node) {
   return {};
 }
 
+Status write_slice_columns(NodeWriter& node) {
+  const auto& attrs = node.attrs<ops::SliceColumnsAttrs>();
+  const int64_t axis = static_cast<int64_t>(node.dims(0).size()) - 1;
+  node.set(0, node.add("Slice", {node.input(0), node.integers({attrs.begin}, "starts"), node.integers({attrs.end}, "ends"),
+                                 node.integers({axis}, "axes")}));
+  return {};
+}
+
 const char* name_of(PadAttrs::Mode mode) {
   switch (mode) {
     case PadAttrs::Mode::constant: return "constant";
@@ -170,7 +179,7 @@ Status write_gather(NodeWriter& node) {
 
 constexpr ExportRow kRows[] = {{&ops::reshape, write_reshape}, {&ops::transpose, write_transpose}, {&ops::concat, write_concat},
                                {&ops::slice, write_slice},     {&ops::pad, write_pad},             {&ops::expand, write_expand},
-                               {&ops::gather, write_gather}};
+                               {&ops::gather, write_gather},   {&ops::slice_columns, write_slice_columns}};
 
 }  // namespace
 

@@ -318,10 +318,10 @@ Status ModelWriter::write_nodes() {
   for (const headrace::Node& node : graph_.nodes) {
     if (node.dead) continue;
     const ExportRow* row = find_export(node.op);
-    if (row == nullptr) return make_status(Code::unsupported, "node {} ({}): no operators of ONNX say this op", node.name, node.op->name);
+    if (row == nullptr) return make_status(Code::unsupported, "{} ({}): no operators of ONNX say this op", node.name, node.op->name);
     NodeWriter writer(*this, node);
     if (const Status status = row->write(writer); !status.ok()) {
-      return status.with_context(fmt::format("node {} ({})", node.name, node.op->name));
+      return status.with_context(fmt::format("{} ({})", node.name, node.op->name));
     }
   }
   return {};
