@@ -199,8 +199,9 @@ TEST_P(ExportedOp, GivesWhatTheOpGives) {
 INSTANTIATE_TEST_SUITE_P(Export, ExportedOp,
                          ::testing::Values(&ops::unary, &ops::binary, &ops::conv, &ops::conv_transpose, &ops::gemm, &ops::pool_2d,
                                            &ops::reduce, &ops::softmax, &ops::reshape, &ops::transpose, &ops::concat, &ops::slice,
-                                           &ops::slice_columns, &ops::pad, &ops::expand, &ops::gather, &ops::where, &ops::cast, &ops::resize_2d,
-                                           &ops::sdpa, &ops::rotary, &ops::layer_norm, &ops::add_layer_norm, &ops::rms_norm, &ops::add_rms_norm),
+                                           &ops::slice_columns, &ops::pad, &ops::expand, &ops::gather, &ops::where, &ops::cast,
+                                           &ops::resize_2d, &ops::sdpa, &ops::rotary, &ops::layer_norm, &ops::add_layer_norm,
+                                           &ops::rms_norm, &ops::add_rms_norm),
                          [](const auto& op) { return std::string(op.param->name); });
 
 // ---- whole graphs

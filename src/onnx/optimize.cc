@@ -31,7 +31,8 @@ Result<std::vector<ValueFact>> input_facts(const Session& session, const std::ma
       const std::string name = dim.symbol.empty() ? fmt::format("{}.{}", input.name, axis) : dim.symbol;
       const auto found = dims.find(name);
       if (found == dims.end()) {
-        return error(Code::invalid_argument, "input {}, {}: axis {} is open; give it with --dim {}=N", input.name, describe(input.type), axis, name);
+        return error(Code::invalid_argument, "input {}, {}: axis {} is open; give it with --dim {}=N", input.name,
+                     describe(input.type), axis, name);
       }
       if (found->second < 0) return error(Code::invalid_argument, "--dim {}: want 0 or more, got {}", name, found->second);
       used.insert(name);
@@ -48,7 +49,8 @@ Result<std::vector<ValueFact>> input_facts(const Session& session, const std::ma
 Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& plan, const std::vector<ValueFact>& facts) {
   const Scope& scope = session.compiled()->scope();
   if (!plan.host_steps.empty()) {
-    return error(Code::unsupported, "{}: {}", scope.steps[static_cast<size_t>(plan.host_steps.front())].describe(), plan.host_reasons.front());
+    const Scope::Step& step = scope.steps[static_cast<size_t>(plan.host_steps.front())];
+    return error(Code::unsupported, "{}: {}", step.describe(), plan.host_reasons.front());
   }
   headrace::Graph graph;
   std::map<int, ValueId> values;  // by number of the scope
@@ -89,7 +91,8 @@ Result<Model> optimize(const Session& session, const OptimizeOptions& options) {
   const Model& from = session.model();
   const auto opset = from.opsets.find("");
   const int64_t own = opset == from.opsets.end() ? 0 : opset->second;
-  HR_ASSIGN_OR_RETURN(Model model, to_onnx(graph, {.opset = options.opset != 0 ? options.opset : std::max(own, kMinExportOpset), .producer = "headrace"}));
+  const int64_t wanted = options.opset != 0 ? options.opset : std::max(own, kMinExportOpset);
+  HR_ASSIGN_OR_RETURN(Model model, to_onnx(graph, {.opset = wanted, .producer = "headrace"}));
   // In the order of the file; the graph has them in the order in which it met them.
   std::ranges::sort(model.graph.inputs, {}, [&](const ValueInfo& input) {
     return std::ranges::find(session.inputs(), input.name, &ValueInfo::name) - session.inputs().begin();
