@@ -208,16 +208,17 @@ void Program::run(DeviceQueue& queue, const Bindings& bucket, const Bindings& si
   if (node_seconds != nullptr) node_seconds->assign(graph_.nodes.size(), 0.0);
   const std::span<const Stage> stages = plan.stages;
   for (size_t begin = 0, end = 0; begin < stages.size(); begin = end) {
-    while (end < stages.size() && stages[end].outside == stages[begin].outside) ++end;
-    if (!stages[begin].outside) {
+    const auto here = [](const Stage& stage) { return stage.outside || stage.begin == stage.alone; };
+    while (end < stages.size() && here(stages[end]) == here(stages[begin])) ++end;
+    if (!here(stages[begin])) {
       run_stages(stages.subspan(begin, end - begin), turn, step, node_seconds);
-    } else {
-      for (const Stage& stage : stages.subspan(begin, end - begin)) run_outside(stage, step, node_seconds);
+    } else {  // nothing to share: the team need not wake
+      for (const Stage& stage : stages.subspan(begin, end - begin)) run_here(stage, step, node_seconds);
     }
   }
 }
 
-void Program::run_outside(const Stage& stage, const StepContext& step, std::vector<double>* node_seconds) {
+void Program::run_here(const Stage& stage, const StepContext& step, std::vector<double>* node_seconds) {
   TeamState one(1);
   Team self(one, 0);
   for (int32_t i = stage.begin; i < stage.end; ++i) {

@@ -69,7 +69,8 @@ class Program {
   std::vector<Stage> make_stages(const Bindings& bucket, std::vector<int32_t>& stage_of_node) const;
   void resolve(const BucketPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs);
   void run_stages(std::span<const Stage> stages, DeviceQueue::Turn& turn, const StepContext& step, std::vector<double>* node_seconds);
-  void run_outside(const Stage& stage, const StepContext& step, std::vector<double>* node_seconds);
+  // By the calling thread.
+  void run_here(const Stage& stage, const StepContext& step, std::vector<double>* node_seconds);
 
   struct Call {
     const Kernel* kernel;

@@ -75,7 +75,11 @@ Result<std::shared_ptr<Prepared>> make(const NodeSetup& setup) {
 
 template <bool transpose>
 Result<std::shared_ptr<const KernelState>> prepare(const NodeSetup& setup) {
-  return guarded(setup, transpose ? "conv_transpose" : "conv", make<transpose>);
+  // A weight for each position: of the output, or of the input that conv_transpose spreads.
+  const Shape& positions = transpose ? setup.sizes.inputs[0].shape : setup.sizes.outputs[0].shape;
+  const double weights = static_cast<double>(setup.sizes.inputs[1].shape.elements(setup.sizes.bindings));
+  const double flops = 2.0 * weights * static_cast<double>(positions[0].constant() * positions[1].constant() * positions[2].constant());
+  return guarded(setup, transpose ? "conv_transpose" : "conv", flops, make<transpose>);
 }
 
 // oneDNN itself is asked: it refuses some pads and strides.

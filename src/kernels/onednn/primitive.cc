@@ -117,34 +117,37 @@ void run_prepared(const StepContext& step, const NodeArgs& args, Team&) {
   };
   try {
     use_threads(state.threads);
-    constexpr size_t kMost = 8;
-    CHECK(state.operands.size() <= kMost);
-    dnnl::memory memory[kMost];
-    dnnl_exec_arg_t list[kMost];
-    int count = 0;
-    for (const Prepared::Operand& operand : state.operands) {
+    for (size_t i = 0; i < state.operands.size(); ++i) {
+      const Prepared::Operand& operand = state.operands[i];
+      if (operand.packed != nullptr) continue;
       const TensorView& view = (operand.input < 0 ? args.outputs[0] : args.inputs[operand.input]).tensor;
-      if (operand.packed == nullptr && !is_packed(view)) {
+      if (!is_packed(view)) {
         return fail(make_status(Code::internal, "oneDNN: operand {}: want a packed tensor, got a window", operand.input));
       }
-      void* data = operand.packed == nullptr ? view.data : const_cast<std::byte*>(operand.packed.get());
-      memory[count] = dnnl::memory(operand.desc, cpu_engine(), data);
-      list[count] = {operand.argument, memory[count].get()};
-      ++count;
+      state.memories[i].set_data_handle(view.data);
     }
-    const dnnl_status_t status = dnnl_primitive_execute(state.primitive.get(), stream().get(), count, list);
+    const dnnl_status_t status =
+        dnnl_primitive_execute(state.primitive.get(), stream().get(), static_cast<int>(state.list.size()), state.list.data());
     if (status != dnnl_success) fail(make_status(Code::internal, "oneDNN: status {}", static_cast<int>(status)));
   } catch (const std::exception& thrown) {
     fail(make_status(Code::internal, "oneDNN: {}", thrown.what()));
   }
 }
 
-Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::string_view op,
+Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::string_view op, double flops,
                                                    Result<std::shared_ptr<Prepared>> (*make)(const NodeSetup& setup)) {
   try {
-    use_threads(setup.threads);
+    // Two microseconds of one core, which is what waking a second costs.
+    constexpr double kAloneFlops = 4e5;
+    const int threads = flops < kAloneFlops ? 1 : setup.threads;
+    use_threads(threads);
     HR_ASSIGN_OR_RETURN(std::shared_ptr<Prepared> made, make(setup));
-    made->threads = setup.threads;
+    made->threads = threads;
+    for (const Prepared::Operand& operand : made->operands) {
+      void* data = operand.packed == nullptr ? DNNL_MEMORY_NONE : const_cast<std::byte*>(operand.packed.get());
+      made->memories.emplace_back(operand.desc, cpu_engine(), data);
+      made->list.push_back({operand.argument, made->memories.back().get()});
+    }
     return std::shared_ptr<const KernelState>(std::move(made));
   } catch (const dnnl::error& thrown) {
     const Code code = thrown.status == dnnl_out_of_memory ? Code::resource_exhausted : Code::internal;

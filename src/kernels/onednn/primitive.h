@@ -28,7 +28,7 @@ struct PostOps {
 };
 PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, std::optional<Desc> bias, const Desc& output);
 
-// A primitive with all that a run needs but pointers.
+// A primitive with all that a run needs but pointers, which it keeps from run to run: one run at a time.
 class Prepared final : public KernelState {
  public:
   struct Operand {
@@ -40,6 +40,9 @@ class Prepared final : public KernelState {
   dnnl::primitive primitive;
   std::vector<Operand> operands;
   int threads = 1;
+  // Of the operands; made by guarded().
+  mutable std::vector<dnnl::memory> memories;
+  std::vector<dnnl_exec_arg_t> list;
 };
 
 // Input `input` as the primitive wants it: packed where it is a constant in another form than `plain`. Errors: resource_exhausted; throws
@@ -49,8 +52,8 @@ Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, cons
 // Runs `args.state`. Failures go to the step's errors.
 void run_prepared(const StepContext& step, const NodeArgs& args, Team& team);
 
-// make() with oneDNN's exceptions turned into an error of the op.
-Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::string_view op,
+// make() with oneDNN's exceptions turned into an error of the op. Below some `flops` one thread has done before a second has woken.
+Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::string_view op, double flops,
                                                    Result<std::shared_ptr<Prepared>> (*make)(const NodeSetup& setup));
 
 // Sets how many threads oneDNN uses for what the calling thread asks of it.
