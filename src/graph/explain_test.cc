@@ -28,6 +28,7 @@ struct Planned {
     const ValueId t = graph.add_node(test_ops::sum, NoAttrs{5}, {s}, "t\xff")->at(0);
     graph.set_output("t", t);
     facts.bucket = graph.symbols.upper_bounds();
+    graph.nodes.back().in_place = true;
     memory = plan_memory(graph, facts.bucket, {0, 0, 0, 0});
     facts.memory = &memory;
     facts.kernels = {&kernel, nullptr, &kernel, &kernel};

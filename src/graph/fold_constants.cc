@@ -228,7 +228,7 @@ Result<std::vector<ValueId>> fold_constants(Rewriter& graph, const Node& node) {
 }
 
 ValueId transposed_constant(Rewriter& graph, ValueId constant, const std::vector<int32_t>& perm) {
-  Node node{&ops::transpose, ops::TransposeAttrs{perm}, {constant}, {}, {}, false};
+  Node node{&ops::transpose, ops::TransposeAttrs{perm}, {constant}, {}, {}, false, false};
   ValueType type = graph.type(constant);
   const Shape from = type.shape;
   for (size_t axis = 0; axis < perm.size(); ++axis) type.shape[static_cast<int>(axis)] = from[perm[axis]];

@@ -126,7 +126,7 @@ Result<std::vector<ValueId>> Graph::insert_node(NodeId at, const Op& op, Attrs a
   while (!inputs.empty() && inputs.back() == kNone) inputs.pop_back();
   for (const ValueId input : inputs) CHECK(input >= kNone && input < static_cast<ValueId>(values.size()));
 
-  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false};
+  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false, false};
   auto types = op.infer(input_types(node), node.attrs);
   if (!types) return tl::unexpected<Status>(types.error().with_context(fmt::format("{} ({})", node.name, op.name)));
 

@@ -72,6 +72,7 @@ struct Node {
   std::vector<ValueId> outputs;
   std::string name;              // "layers.3.self_attn.q_proj": where it came from
   bool dead = false;             // removed by a pass; compact() drops it
+  bool in_place = false;         // its outputs may take the storage of inputs that end here: set by the pass in_place
 };
 
 struct GraphOutput {

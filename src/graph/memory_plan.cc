@@ -95,7 +95,7 @@ class Planner {
     for (size_t index = 0; index < graph_.nodes.size(); ++index) {
       const Node& node = graph_.nodes[index];
       const auto id = static_cast<NodeId>(index);
-      if (node.dead || node.op->effects.view) continue;
+      if (node.dead || !node.in_place || node.op->effects.view) continue;
       for (const auto& [output_index, input_index] : node.op->in_place) {
         if (output_index >= static_cast<int>(node.outputs.size())) continue;
         const ValueId output = node.outputs[output_index];

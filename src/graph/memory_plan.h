@@ -22,7 +22,7 @@ struct MemoryPlan {
 };
 
 // `scratch_bytes[node]`: what the selected kernel of each node needs under these bindings. In-place pairs of ops are used
-// where the input dies at that node; views share their base's storage and keep it alive. Inputs are never overwritten.
+// where the node may (Node::in_place) and the input dies at it; views share their base's storage and keep it alive. Inputs are never overwritten.
 // `stage_of_node` (empty: each node alone) rises along the nodes; nodes of one stage may run at once, so that no storage passes
 // from one value to another inside a stage but in place.
 MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::vector<int64_t>& scratch_bytes,

@@ -19,7 +19,9 @@ using test_ops::NoAttrs;
 ValueId one(Graph& graph, const Op& op, std::vector<ValueId> inputs) {
   return (*graph.add_node(op, NoAttrs{}, std::move(inputs), fmt::format("n{}", graph.nodes.size())))[0];
 }
-MemoryPlan plan(const Graph& graph, std::vector<int64_t> scratch = {}) {
+// With every node allowed to write in place.
+MemoryPlan plan(Graph graph, std::vector<int64_t> scratch = {}) {
+  for (Node& node : graph.nodes) node.in_place = true;
   scratch.resize(graph.nodes.size(), 0);
   return plan_memory(graph, graph.symbols.upper_bounds(), scratch);
 }

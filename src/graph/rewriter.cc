@@ -83,7 +83,7 @@ std::vector<ValueId> Rewriter::add_all(const Op& op, Attrs attrs, std::vector<Va
   if (!ok()) return none;
   while (!inputs.empty() && inputs.back() == kNone) inputs.pop_back();
   for (ValueId& input : inputs) input = resolve(input);
-  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false};
+  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false, false};
   auto types = op.infer(graph_.input_types(node), node.attrs);
   if (!types) {
     fail(types.error().with_context(fmt::format("{} ({})", node.name, op.name)));
