@@ -300,7 +300,7 @@ Status write_table(const fs::path& path, const std::string& table) {
 }
 
 int run(const std::vector<fs::path>& roots, const std::string& table) {
-  const auto queue = runtime::DeviceQueue::cpu(0, 0);  // one for all sessions
+  const auto queue = runtime::DeviceQueue::cpu(1, 0);  // one for all sessions
   if (!queue) {
     fmt::print(stderr, "onnx_backend: {}\n", queue.error().message());
     return 2;

@@ -18,6 +18,7 @@ struct OnnxWay {
   Result<std::map<std::string, onnx::Value>> run(const onnx::Model& model, const std::map<std::string, onnx::Value>& inputs) const {
     onnx::Session::Options options;
     options.reference = reference;
+    options.threads = 1;  // models of a few elements
     if (!passes) options.compile.skip_passes = {"all"};
     HR_ASSIGN_OR_RETURN(const onnx::Session session, onnx::Session::make(model, options));
     return session.run(inputs);
