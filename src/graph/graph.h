@@ -72,6 +72,12 @@ struct Node {
   std::vector<ValueId> outputs;
   std::string name;              // "layers.3.self_attn.q_proj": where it came from
   bool dead = false;             // removed by a pass; compact() drops it
+  // Names of the nodes that were built and whose work it does: its own at first, then those of all that a rewrite folded into it.
+  // Empty for what a pass or a layout added.
+  std::vector<std::string> origins = {};
+
+  // Takes over the origins of a node that it replaces.
+  void absorb(Node& replaced);
 };
 
 struct GraphOutput {
