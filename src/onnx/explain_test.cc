@@ -127,6 +127,15 @@ TEST(Strict, RefusesAReferenceOperatorByNameAndReason) {
   EXPECT_TRUE(strict_error(one_node("Abs")).ok());
 }
 
+TEST(Strict, SaysWhatALoweringDeclines) {
+  Model model = one_node("Dropout");
+  model.graph.nodes[1].outputs = {"dropped", "y"};
+  EXPECT_THAT(strict_error(model).message(), HasSubstr("a reference operator would compute it: its mask is read"));
+  model = one_node("Cast");
+  model.graph.nodes[1].attributes["to"].integer = 5;  // INT16
+  EXPECT_THAT(strict_error(model).message(), HasSubstr("no lowering for these types and attributes: f32 [1, 4]"));
+}
+
 TEST(Strict, RefusesANodeWhoseTypesDependOnData) {
   const Status status = strict_error(one_node("NonZero"));
   EXPECT_EQ(status.code(), Code::unsupported);
