@@ -11,7 +11,7 @@ constexpr std::string_view kAbout =
     "headrace graph - run, measure, explain or optimize an ONNX model\n\n"
     "Usage: headrace graph run MODEL [options]       run it once, show or write its outputs\n"
     "       headrace graph bench MODEL [options]     measure how long a run takes\n"
-    "       headrace graph explain MODEL             its inputs, outputs and nodes\n"
+    "       headrace graph explain MODEL             what it holds, what becomes of it\n"
     "       headrace graph optimize MODEL --out FILE what the passes make of it, as an ONNX model\n\n"
     "headrace graph run --help shows the options.\n\n"
     "Examples:\n"

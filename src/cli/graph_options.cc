@@ -59,7 +59,7 @@ Result<Value> draw_input(const onnx::ValueInfo& input, const std::map<std::strin
   }
   onnx::Dims shape;
   for (const Type::Dim& dim : *input.type.shape) {
-    const auto named = dims.find(dim.symbol);
+    const auto named = dims.find(dim.symbol.empty() ? fmt::format("{}.{}", input.name, shape.size()) : dim.symbol);
     shape.push_back(dim.value >= 0 ? dim.value : named == dims.end() ? 1 : named->second);
   }
   HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, onnx::count_elements(shape));
@@ -79,7 +79,7 @@ void GraphOptions::declare(Options& options) {
   options.texts(inputs, "--input", "NAME=FILE", "An input's values: a .npy file, or a TensorProto (.pb); may be repeated");
   options.integer(seed, "--random", "SEED", "Draw the inputs that no --input gives: floats in [0, 1), integers in [0, 8)", 0,
                   std::numeric_limits<int64_t>::max());
-  options.texts(dims, "--dim", "NAME=N", "What a dim of that name is when inputs are drawn (1); may be repeated");
+  options.texts(dims, "--dim", "NAME=N", "What an open dim is, 1 when inputs are drawn; INPUT.AXIS stands for one without a name; may be repeated");
   options.integer(threads, "--threads", "N", "Threads (as many as the process may use)", 1, 4096);
   options.custom("--isa", "generic|avx2|avx512", "Instruction set of the kernels (the best this machine has)",
                  [this](std::string_view name) -> Status {

@@ -61,6 +61,11 @@ double to_double(T x) {
 
 }  // namespace
 
+void Node::absorb(Node& replaced) {
+  origins.insert(origins.end(), std::move_iterator(replaced.origins.begin()), std::move_iterator(replaced.origins.end()));
+  replaced.origins.clear();
+}
+
 std::vector<double> constant_values(const Value& constant) {
   std::vector<double> values;
   with_number(constant.type.dtype, [&]<class T>(const T&) {
@@ -126,7 +131,8 @@ Result<std::vector<ValueId>> Graph::insert_node(NodeId at, const Op& op, Attrs a
   while (!inputs.empty() && inputs.back() == kNone) inputs.pop_back();
   for (const ValueId input : inputs) CHECK(input >= kNone && input < static_cast<ValueId>(values.size()));
 
-  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false, false};
+  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false, false, {}};
+  node.origins = {node.name};
   auto types = op.infer(input_types(node), node.attrs);
   if (!types) return tl::unexpected<Status>(types.error().with_context(fmt::format("{} ({})", node.name, op.name)));
 

@@ -73,6 +73,12 @@ struct Node {
   std::string name;              // "layers.3.self_attn.q_proj": where it came from
   bool dead = false;             // removed by a pass; compact() drops it
   bool in_place = false;         // its outputs may take the storage of inputs that end here: set by the pass in_place
+  // Names of the nodes that were built and whose work it does: its own at first, then those of all that a rewrite folded into it.
+  // Empty for what a pass or a layout added.
+  std::vector<std::string> origins = {};
+
+  // Takes over the origins of a node that it replaces.
+  void absorb(Node& replaced);
 };
 
 struct GraphOutput {

@@ -1,6 +1,7 @@
 // Three steps: who shares whose storage (views, in-place outputs); how long each storage is alive; where it lies. Placing
 // is greedy by size with best fit (Pisarchyk & Lee 2020, arXiv:2001.03288), which reaches the live-set bound on the graphs
-// of language models. Quadratic in the number of storages, with a very small constant.
+// of language models. Where it does not, other orders are tried and the best is kept. Quadratic in the number of storages, with a
+// very small constant.
 #include "graph/memory_plan.h"
 
 #include <algorithm>
@@ -10,6 +11,10 @@
 
 namespace headrace {
 namespace {
+
+// Pairs of storages that are looked at while better places are searched: some 5 ms.
+constexpr int64_t kMaxPlacingWork = 6'000'000;
+constexpr int kMaxRounds = 200;
 
 int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
@@ -132,29 +137,72 @@ class Planner {
     }
   }
 
+  // Until the bound is reached or the work is spent: by size, by size times stages alive, by stages alive, each with both kinds of
+  // gap; then the best of them with the storage that makes the peak moved to the front, again and again.
   void place() {
-    std::vector<int32_t> by_size(storages_.size());
-    std::iota(by_size.begin(), by_size.end(), 0);
-    std::stable_sort(by_size.begin(), by_size.end(),
-                     [&](int32_t a, int32_t b) { return storages_[a].bytes > storages_[b].bytes; });
+    const int64_t bound = live_set_bound();
+    const auto by = [&](auto weight) {
+      std::vector<int32_t> order(storages_.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return weight(storages_[a]) > weight(storages_[b]); });
+      return order;
+    };
+    const auto stages = [](const Storage& storage) { return int64_t{storage.last} - storage.first + 1; };
+    std::vector<int32_t> order = by([](const Storage& storage) { return storage.bytes; });
+    bool smallest_gap = true;
+    arena_bytes_ = place_in(order, smallest_gap);
+    std::vector<Storage> best = storages_;
+    const auto count = static_cast<int64_t>(storages_.size());
+    int64_t tries = kMaxPlacingWork / std::max<int64_t>(1, count * count);
+    const auto attempt = [&](const std::vector<int32_t>& other, bool gap) {
+      if (arena_bytes_ == bound || tries-- <= 0) return;
+      const int64_t bytes = place_in(other, gap);
+      if (bytes >= arena_bytes_) return;
+      arena_bytes_ = bytes;
+      best = storages_;
+      order = other;
+      smallest_gap = gap;
+    };
+    const std::vector<int32_t> by_size = order, by_area = by([&](const Storage& storage) { return storage.bytes * stages(storage); });
+    const std::vector<int32_t> by_stages = by(stages);
+    attempt(by_size, false);
+    for (const bool gap : {true, false}) {
+      attempt(by_area, gap);
+      attempt(by_stages, gap);
+    }
+    std::vector<int32_t> moved = order;
+    storages_ = best;
+    for (int round = 0; round < kMaxRounds && arena_bytes_ > bound && tries > 0; ++round) {
+      const auto last = std::max_element(moved.begin(), moved.end(), [&](int32_t a, int32_t b) { return end_of(a) < end_of(b); });
+      std::rotate(moved.begin(), last, last + 1);
+      attempt(moved, smallest_gap);
+    }
+    storages_ = std::move(best);
+  }
+  int64_t end_of(int32_t index) const { return storages_[index].offset + storages_[index].bytes; }
+
+  // Gives each storage its offset, in this order; returns where the last of them ends.
+  int64_t place_in(const std::vector<int32_t>& order, bool smallest_gap) {
     std::vector<const Storage*> placed;  // by rising offset
     placed.reserve(storages_.size());
-    for (const int32_t index : by_size) {
+    int64_t end = 0;
+    for (const int32_t index : order) {
       Storage& storage = storages_[index];
-      storage.offset = best_gap(placed, storage);
-      arena_bytes_ = std::max(arena_bytes_, storage.offset + storage.bytes);
+      storage.offset = find_gap(placed, storage, smallest_gap);
+      end = std::max(end, storage.offset + storage.bytes);
       const auto at = std::upper_bound(placed.begin(), placed.end(), storage.offset,
                                        [](int64_t offset, const Storage* other) { return offset < other->offset; });
       placed.insert(at, &storage);
     }
+    return end;
   }
-  // The smallest hole, among the storages alive at the same time, that holds it; else behind the last of them.
-  static int64_t best_gap(const std::vector<const Storage*>& placed, const Storage& storage) {
+  // The smallest hole, or else the first, among the storages alive at the same time, that holds it; without one behind the last of them.
+  static int64_t find_gap(const std::vector<const Storage*>& placed, const Storage& storage, bool smallest) {
     int64_t best = -1, best_size = 0, end = 0;
     for (const Storage* other : placed) {
       if (!other->overlaps(storage)) continue;
       const int64_t gap = other->offset - end;
-      if (gap >= storage.bytes && (best < 0 || gap < best_size)) {
+      if (gap >= storage.bytes && (best < 0 || (smallest && gap < best_size))) {
         best = end;
         best_size = gap;
       }

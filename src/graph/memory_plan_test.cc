@@ -259,6 +259,7 @@ class ArenaSimulator {
 TEST(MemoryPlan, OnRandomGraphsEveryReadFindsWhatWasWritten) {
   std::mt19937 random(20240611);
   int64_t in_place = 0;
+  double ratios = 0;
   for (int trial = 0; trial < 300; ++trial) {
     SCOPED_TRACE(trial);
     const Graph graph = random_graph(random, 5 + trial % 60);
@@ -270,12 +271,16 @@ TEST(MemoryPlan, OnRandomGraphsEveryReadFindsWhatWasWritten) {
     ArenaSimulator(graph, p, scratch).run();
     ASSERT_GE(p.arena_bytes, p.live_set_bound);
     ASSERT_LE(p.arena_bytes, p.naive_bytes);
+    const double bound = static_cast<double>(p.live_set_bound);
+    ASSERT_LE(static_cast<double>(p.arena_bytes), std::max(1.05 * bound, bound + 65536));
+    if (p.live_set_bound > 0) ratios += static_cast<double>(p.arena_bytes) / bound / 300;
     for (const Node& node : graph.nodes) {
       if (node.op == &test_ops::sum) in_place += p.storage_of[node.outputs[0]] != node.outputs[0];
     }
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(in_place, 300);  // the trials did exercise it
+  EXPECT_LE(ratios, 1.01);   // by size alone: 1.025
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ops/host.h"
+#include "ops/movement.h"
 
 namespace headrace {
 namespace {
@@ -83,7 +84,7 @@ std::vector<ValueId> Rewriter::add_all(const Op& op, Attrs attrs, std::vector<Va
   if (!ok()) return none;
   while (!inputs.empty() && inputs.back() == kNone) inputs.pop_back();
   for (ValueId& input : inputs) input = resolve(input);
-  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false, false};
+  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false, false, {}};
   auto types = op.infer(graph_.input_types(node), node.attrs);
   if (!types) {
     fail(types.error().with_context(fmt::format("{} ({})", node.name, op.name)));
@@ -143,11 +144,27 @@ void Rewriter::replace(ValueId from, ValueId to) {
   replacement_[from] = to;
   uses_[to] += std::exchange(uses_[from], 0);
   is_output_[to] |= is_output_[from];
-  release(from);
+  Node* heir = find_heir(to);
+  heir_of_added_.resize(added_.size(), heir);
+  release(from, heir);
+}
+
+// The node that does the work behind a value: of what a pass added, the one in front of the reshapes, transposes and windows.
+Node* Rewriter::find_heir(ValueId value) {
+  const auto num_old = static_cast<NodeId>(graph_.nodes.size());
+  NodeId at = graph_.values[value].producer;
+  while (at >= num_old) {
+    const Node& added = mutable_node(at);
+    const bool moves = added.op->effects.view || added.op == &ops::transpose || added.op == &ops::slice;
+    const NodeId source = moves ? graph_.values[resolve(added.inputs[0])].producer : kNone;
+    if (source == kNone || source < num_old) break;
+    at = source;
+  }
+  return at == kNone ? nullptr : &mutable_node(at);
 }
 
 // The producer of a value without readers dies where it has no other purpose, and so do nodes that only it read.
-void Rewriter::release(ValueId id) {
+void Rewriter::release(ValueId id, Node* heir) {
   std::vector<ValueId> unread = {id};
   while (!unread.empty()) {
     const NodeId at = graph_.values[unread.back()].producer;
@@ -157,6 +174,7 @@ void Rewriter::release(ValueId id) {
     if (node.dead || !may_die(node)) continue;
     if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) { return uses_[output] > 0; })) continue;
     node.dead = true;
+    if (heir != nullptr && heir != &node && !heir->dead) heir->absorb(node);
     for (const ValueId input : node.inputs) {
       const ValueId read = resolve(input);
       if (read != kNone && --uses_[read] == 0) unread.push_back(read);
@@ -202,7 +220,8 @@ Result<int> Rewriter::finish(int hits) {
   if (!ok()) return tl::unexpected<Status>(status_);
   if (!changed_ && added_.empty()) return hits;
   // Nodes that a pass added and did not use.
-  for (NodeId id = num_nodes(); id-- > static_cast<NodeId>(graph_.nodes.size());) release(mutable_node(id).outputs[0]);
+  heir_of_added_.resize(added_.size(), nullptr);
+  for (size_t i = added_.size(); i-- > 0;) release(added_[i].outputs[0], heir_of_added_[i]);
   for (GraphOutput& output : graph_.outputs) output.value = resolve(output.value);
   for (Node& node : graph_.nodes) {
     if (!node.dead) continue;

@@ -44,7 +44,7 @@ class Rewriter {
   // Whether constants of so many more bytes may be made: a graph of a few bytes must not fold into gigabytes by using one constant often.
   bool affords(int64_t bytes) const { return bytes <= constant_bytes_left_; }
   // Readers of `from` read `to` from now on. Pure nodes that nothing reads any more die. `to` must not depend on `from`; kNone (after
-  // an error) changes nothing.
+  // an error) changes nothing. Origins of the nodes that die go to the node that computes `to`.
   void replace(ValueId from, ValueId to);
 
   bool ok() const { return status_.ok(); }
@@ -56,11 +56,13 @@ class Rewriter {
 
  private:
   Node& mutable_node(NodeId id);
-  void release(ValueId id);
+  Node* find_heir(ValueId value);
+  void release(ValueId id, Node* heir);  // what dies leaves its origins to `heir`, if there is one
   std::vector<Node> sorted_nodes();
 
   Graph& graph_;
   std::deque<Node> added_;             // stable references
+  std::vector<Node*> heir_of_added_;   // by added node: the heir of the replacement that it was added for; null without one
   std::vector<ValueId> replacement_;   // by value; itself where nothing replaced it
   std::vector<int> uses_;              // by value
   std::vector<char> is_output_;        // by value, as the graph came

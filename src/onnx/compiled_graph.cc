@@ -147,6 +147,29 @@ Result<std::shared_ptr<Section::Plan>> Section::plan_for(const std::vector<Value
   return plan;
 }
 
+std::vector<std::shared_ptr<Section::Plan>> Section::plans() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Plan>> plans;
+  for (const auto& [key, plan] : plans_) plans.push_back(plan);
+  return plans;
+}
+
+namespace {
+
+Status refuse_reference(const std::string& step, std::string_view reason) {
+  return make_status(Code::unsupported, "{}: strict: a reference operator would compute it: {}", step, reason);
+}
+
+// Sequences and optionals hold tensors and compute nothing.
+bool holds_tensors(std::span<const ValueFact> inputs, std::span<const ValueFact> outputs) {
+  return std::ranges::any_of(inputs, [](const ValueFact& fact) { return !fact.left_out && fact.type.kind != Type::Kind::tensor; }) ||
+         std::ranges::any_of(outputs, [](const ValueFact& fact) {
+           return fact.type.kind == Type::Kind::sequence || fact.type.kind == Type::Kind::optional;
+         });
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> facts) {
   std::vector<bool> given(scope_.names.size(), false);
   for (const int id : inputs_) given[static_cast<size_t>(id)] = !facts[static_cast<size_t>(id)].left_out;
@@ -188,6 +211,9 @@ Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> f
         known = known && (step.outputs[i] < 0 || is_static((*outputs)[i]));
       }
       if (!known) reason = "types that depend on data, or that no program holds";
+      if (!known && runtime_.options().strict && !holds_tensors(inputs, *outputs)) {
+        return tl::unexpected(refuse_reference(step.describe(), reason));
+      }
     }
     const Where place = !reason.empty() ? Where::host : behind_host ? Where::later : Where::known;
     for (const int id : step.outputs) {
@@ -253,6 +279,7 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
   };
   for (const int index : steps) {
     const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
+    report->steps.push_back(step.describe());
     const bool folded = std::ranges::all_of(step.outputs, [&](int id) { return id < 0 || facts[static_cast<size_t>(id)].constant.has_value(); });
     if (folded) continue;
     std::vector<ValueFact> input_facts, output_facts;
@@ -264,6 +291,7 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
     });
     const LowerRow* lowering = find_lowering(step.node->op);
     if (lowering == nullptr || !lowering->lower(context)) {
+      report->host_reasons[step.describe()] = lowering == nullptr ? "no lowering for the operator" : context.why_declined();
       ops::HostAttrs attrs{step.node->op, make_host_node(*step.node, step.opset, *step.row), {}, step.row->traits.pure};
       std::vector<ValueId> inputs;
       for (const int id : step.inputs) inputs.push_back(id < 0 ? kNone : value_of(id));
@@ -290,6 +318,9 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
   for (const int id : outputs) builder.output(fmt::format("{}", id), value_of(id));
   HR_ASSIGN_OR_RETURN(headrace::Graph graph, builder.finish());
   HR_ASSIGN_OR_RETURN(report->passes, run_passes(graph, {runtime_.options().skip_passes, DtypePolicy::exact()}));
+  for (const headrace::Node& node : graph.nodes) {
+    if (runtime_.options().strict && node.op == &ops::host) return tl::unexpected(refuse_reference(node.name, report->host_reasons[node.name]));
+  }
   for (size_t i = 0; i < outputs.size(); ++i) report->outputs.emplace_back(outputs[i], graph.outputs[i].value);
   HR_ASSIGN_OR_RETURN(report->program, runtime::Program::create(std::move(graph), runtime_.target(), runtime_.queue().threads()));
   report->program->use_threads(runtime_.lent_threads());
@@ -319,7 +350,9 @@ Status Section::run_program(ProgramReport& report, std::vector<Value>& values) {
     // Programs do not write their inputs.
     inputs[static_cast<size_t>(value)] = const_cast<std::byte*>(values[static_cast<size_t>(id)].tensor()->raw());  // NOLINT
   }
-  return runtime_.run(*report.program, inputs, nullptr, [&] {
+  std::vector<double> seconds;
+  return runtime_.run(*report.program, inputs, runtime_.time_nodes ? &seconds : nullptr, [&] {
+    if (runtime_.time_nodes) report.node_seconds.push_back(std::move(seconds));
     for (const auto& [id, value] : report.outputs) values[static_cast<size_t>(id)] = copy_of(report.program->tensor(value));
   });
 }

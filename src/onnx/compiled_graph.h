@@ -62,6 +62,9 @@ struct ProgramReport {
   std::unique_ptr<runtime::Program> program;
   std::vector<std::pair<int, ValueId>> inputs;   // value of the scope, value of the program's graph
   std::vector<std::pair<int, ValueId>> outputs;
+  std::vector<std::string> steps;                    // the nodes of the file that it covers, as errors name them
+  std::map<std::string, std::string> host_reasons;   // by step: why an operator of the host computes it
+  std::vector<std::vector<double>> node_seconds;     // by run, then node; while SessionRuntime::time_nodes is set
 };
 
 class Section {
@@ -75,7 +78,11 @@ class Section {
   struct Plan;
   // The plan for the types of `values`, made when it is not there. Errors: with the node.
   Result<std::shared_ptr<Plan>> plan_for(const std::vector<Value>& values);
-  // The plan for these facts of the section's inputs, by number of the scope.
+  // The plans that are kept, the one used last at the end.
+  std::vector<std::shared_ptr<Plan>> plans();
+  size_t num_steps() const { return steps_.size(); }
+  // The plan for these facts of the section's inputs, by number of the scope. Errors: with the node; unsupported under `strict` for a node
+  // that a reference operator would compute.
   Result<std::shared_ptr<Plan>> compile(std::vector<ValueFact> facts);
 
   struct Plan {

@@ -76,7 +76,9 @@ Result<Type> read_type(const TypeProto& proto, int depth) {
       }
       type.shape.emplace();
       for (const auto& dim : shape.dim()) {
-        type.shape->push_back({dim.has_dim_value() && dim.dim_value() >= 0 ? dim.dim_value() : -1, dim.dim_param()});
+        // Exporters write "?" for a dim without a name: two of them need not agree.
+        const std::string symbol = dim.dim_param() == "?" ? "" : dim.dim_param();
+        type.shape->push_back({dim.has_dim_value() && dim.dim_value() >= 0 ? dim.dim_value() : -1, symbol});
       }
       break;
     }

@@ -1,5 +1,7 @@
 #include "onnx/lower.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "onnx/host_node.h"
@@ -45,6 +47,18 @@ LowerContext::LowerContext(GraphBuilder& builder, const Node& node, int64_t opse
       outputs_(outputs),
       input_(std::move(input)),
       made_(outputs.size(), kNone) {}
+
+bool LowerContext::decline(std::string reason) {
+  declined_ = std::move(reason);
+  return false;
+}
+
+std::string LowerContext::why_declined() const {
+  if (!declined_.empty()) return declined_;
+  std::vector<std::string> types;
+  for (const ValueFact& input : inputs_) types.push_back(input.left_out ? "-" : describe(input.type));
+  return fmt::format("no lowering for these types and attributes: {}", fmt::join(types, ", "));
+}
 
 bool LowerContext::wants_output(int index) const { return index < num_outputs() && !outputs_[static_cast<size_t>(index)].left_out; }
 Dims LowerContext::dims(int index) const { return dims_in(inputs_[static_cast<size_t>(index)]); }
@@ -108,14 +122,22 @@ ValueId LowerContext::to_channels_last(ValueId value) {
   const auto rank = static_cast<int32_t>(dims_of(value).size());
   for (int32_t axis = 2; axis < rank; ++axis) perm.push_back(axis);
   perm.push_back(1);
-  return value == kNone ? kNone : transpose(value, std::move(perm));
+  return value == kNone ? kNone : reorder(value, std::move(perm));
+}
+
+ValueId LowerContext::reorder(ValueId value, std::vector<int32_t> perm) {
+  const ValueId moved = transpose(value, std::move(perm));
+  if (moved == value || moved == kNone) return moved;
+  const NodeId made = builder_.graph.values[static_cast<size_t>(moved)].producer;
+  builder_.graph.nodes[static_cast<size_t>(made)].origins.clear();
+  return moved;
 }
 
 ValueId LowerContext::to_channels_first(ValueId value) {
   const auto rank = static_cast<int32_t>(dims_of(value).size());
   std::vector<int32_t> perm = {0, rank - 1};
   for (int32_t axis = 1; axis < rank - 1; ++axis) perm.push_back(axis);
-  return value == kNone ? kNone : transpose(value, std::move(perm));
+  return value == kNone ? kNone : reorder(value, std::move(perm));
 }
 
 ValueId LowerContext::constant_f32(Dims dims, const std::vector<double>& values) {

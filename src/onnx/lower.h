@@ -47,12 +47,18 @@ class LowerContext : public NodeReader {
   void set(int index, ValueId value) { made_[static_cast<size_t>(index)] = value; }
   const std::vector<ValueId>& made() const { return made_; }
 
+  // For `return context.decline("...")`: why this form has no lowering. false.
+  bool decline(std::string reason);
+  // What was given to decline(), or the types that no lowering takes.
+  std::string why_declined() const;
+
   // Shorthand for nodes of one output, named after the ONNX node.
   ValueId emit(const Op& op, Attrs attrs, std::vector<ValueId> inputs) { return builder_.node(op, std::move(attrs), std::move(inputs), name_); }
   Dims dims_of(ValueId value) const;
   ValueId reshape(ValueId value, Dims dims);            // value itself where nothing changes
   ValueId transpose(ValueId value, std::vector<int32_t> perm);
-  ValueId to_channels_last(ValueId value);              // [N, C, ...] -> [N, ..., C]
+  // [N, C, ...] -> [N, ..., C] and back: a layout, which stands for no node of the file.
+  ValueId to_channels_last(ValueId value);
   ValueId to_channels_first(ValueId value);
   ValueId constant_f32(Dims dims, const std::vector<double>& values);
 
@@ -61,7 +67,9 @@ class LowerContext : public NodeReader {
   const std::string name_;
   const std::span<const ValueFact> inputs_, outputs_;
   const std::function<ValueId(int)> input_;
+  ValueId reorder(ValueId value, std::vector<int32_t> perm);  // a transpose that stands for no node of the file
   std::vector<ValueId> made_;
+  std::string declined_;
 };
 
 // true: all outputs that are wanted were made. false: this form has no lowering; nothing was added that matters, and the host computes it.

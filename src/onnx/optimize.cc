@@ -3,47 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "onnx/file.h"
 #include "onnx/host_node.h"
 
 namespace headrace::onnx {
 namespace {
-
-// The facts of the model's inputs, by number of the scope.
-Result<std::vector<ValueFact>> input_facts(const Session& session, const std::map<std::string, int64_t>& dims) {
-  const Scope& scope = session.compiled()->scope();
-  std::vector<ValueFact> facts(scope.names.size());
-  std::set<std::string> used;
-  for (size_t i = 0; i < session.inputs().size(); ++i) {
-    const ValueInfo& input = session.inputs()[i];
-    ValueFact& fact = facts[static_cast<size_t>(scope.inputs[i])];
-    fact.left_out = session.may_be_left_out(input);
-    if (fact.left_out) continue;
-    if (input.type.kind != Type::Kind::tensor || !input.type.shape) {
-      return error(Code::unsupported, "input {}: {}: want a tensor of known rank", input.name, describe(input.type));
-    }
-    fact.type = input.type;
-    for (size_t axis = 0; axis < fact.type.shape->size(); ++axis) {
-      Type::Dim& dim = (*fact.type.shape)[axis];
-      if (dim.value >= 0) continue;
-      const std::string name = dim.symbol.empty() ? fmt::format("{}.{}", input.name, axis) : dim.symbol;
-      const auto found = dims.find(name);
-      if (found == dims.end()) {
-        return error(Code::invalid_argument, "input {}, {}: axis {} is open; give it with --dim {}=N", input.name,
-                     describe(input.type), axis, name);
-      }
-      if (found->second < 0) return error(Code::invalid_argument, "--dim {}: want 0 or more, got {}", name, found->second);
-      used.insert(name);
-      dim = {.value = found->second, .symbol = {}};
-    }
-  }
-  for (const auto& [name, value] : dims) {
-    if (!used.contains(name)) return error(Code::invalid_argument, "--dim {}: no input has an open dim of that name", name);
-  }
-  return facts;
-}
 
 // The program's graph with the model's names, its outputs in the model's order.
 Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& plan, const std::vector<ValueFact>& facts) {
@@ -85,7 +50,7 @@ Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& pl
 
 Result<Model> optimize(const Session& session, const OptimizeOptions& options) {
   if (session.compiled() == nullptr) return error(Code::invalid_argument, "a session of reference operators has no program to write");
-  HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> facts, input_facts(session, options.dims));
+  HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> facts, session.input_facts(options.dims));
   HR_ASSIGN_OR_RETURN(const std::shared_ptr<Section::Plan> plan, session.compiled()->section().compile(facts));
   HR_ASSIGN_OR_RETURN(const headrace::Graph graph, graph_of(session, *plan, facts));
   const Model& from = session.model();

@@ -58,6 +58,9 @@ class SessionRuntime {
              const std::function<void()>& read);
   int64_t arena_bytes() const;
 
+  // Set while no run goes on: each run then adds what its programs' nodes took to their reports.
+  bool time_nodes = false;
+
  private:
   const std::shared_ptr<runtime::DeviceQueue> queue_;
   const std::string model_;

@@ -1,5 +1,9 @@
 #include "onnx/session.h"
 
+#include <fmt/format.h>
+
+#include <set>
+
 #include "onnx/file.h"
 #include "onnx/inline_functions.h"
 
@@ -37,6 +41,39 @@ Result<std::map<std::string, Value>> Session::run(const std::map<std::string, Va
   std::map<std::string, Value> outputs;
   for (size_t i = 0; i < results.size(); ++i) outputs[graph.outputs[i].name] = std::move(results[i]);
   return outputs;
+}
+
+Result<std::vector<ValueFact>> Session::input_facts(const std::map<std::string, int64_t>& dims) const {
+  const Scope& scope = compiled()->scope();
+  std::vector<ValueFact> facts(scope.names.size());
+  std::set<std::string> used;
+  for (size_t i = 0; i < inputs().size(); ++i) {
+    const ValueInfo& input = inputs()[i];
+    ValueFact& fact = facts[static_cast<size_t>(scope.inputs[i])];
+    fact.left_out = may_be_left_out(input);
+    if (fact.left_out) continue;
+    if (input.type.kind != Type::Kind::tensor || !input.type.shape) {
+      return error(Code::unsupported, "input {}: {}: want a tensor of known rank", input.name, describe(input.type));
+    }
+    fact.type = input.type;
+    for (size_t axis = 0; axis < fact.type.shape->size(); ++axis) {
+      Type::Dim& dim = (*fact.type.shape)[axis];
+      if (dim.value >= 0) continue;
+      const std::string name = dim.symbol.empty() ? fmt::format("{}.{}", input.name, axis) : dim.symbol;
+      const auto found = dims.find(name);
+      if (found == dims.end()) {
+        return error(Code::invalid_argument, "input {}, {}: axis {} is open; give it with --dim {}=N", input.name,
+                     describe(input.type), axis, name);
+      }
+      if (found->second < 0) return error(Code::invalid_argument, "--dim {}: want 0 or more, got {}", name, found->second);
+      used.insert(name);
+      dim = {.value = found->second, .symbol = {}};
+    }
+  }
+  for (const auto& [name, value] : dims) {
+    if (!used.contains(name)) return error(Code::invalid_argument, "--dim {}: no input has an open dim of that name", name);
+  }
+  return facts;
 }
 
 }  // namespace headrace::onnx

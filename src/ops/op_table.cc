@@ -108,6 +108,18 @@ Result<const Kernel*> select_kernel(const Op& op, std::span<const ValueType> inp
                candidates.empty() ? "none" : candidates);
 }
 
+std::string describe_refusals(const Op& op, std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs,
+                              const KernelTarget& target) {
+  std::string text;
+  for (const Kernel* kernel : kernels_of(op)) {
+    if (kernel->device != target.device) continue;
+    const std::string_view why = refusal(*kernel, inputs, outputs, attrs, target);
+    if (why.empty()) break;
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", kernel->name, why);
+  }
+  return text;
+}
+
 void register_kernels(std::span<const Kernel> kernels) { plugin_lists().push_back(kernels); }
 
 }  // namespace headrace

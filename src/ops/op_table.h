@@ -3,6 +3,7 @@
 // models and runtime to kernels/. Device plug-ins add their rows at run time.
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,10 @@ std::vector<const Kernel*> kernels_of(const Op& op);
 // what ruled each out.
 Result<const Kernel*> select_kernel(const Op& op, std::span<const ValueType> inputs, std::span<const ValueType> outputs,
                                     const Attrs& attrs, const KernelTarget& target);
+
+// Why kernels that come before the selected one are not it: "jit (types), vnni (instruction set)". Those of other devices are left out.
+std::string describe_refusals(const Op& op, std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs,
+                              const KernelTarget& target);
 
 // Adds a plug-in's kernels (they must live until the process ends). Called once, before the first plan.
 void register_kernels(std::span<const Kernel> kernels);

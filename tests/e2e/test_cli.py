@@ -506,6 +506,73 @@ class Bench(Contract):
         self.assertEqual(out["rows"][0]["read"][-1]["level"], "memory")
 
 
+class OnnxGraph(Contract):
+    MODELS = GOLDEN / "onnx_models"
+
+    def test_run_gives_the_same_values_as_its_references(self):
+        args = ["graph", "run", self.MODELS / "resnet_tiny.onnx", "--random", 3, "--dim", "batch=2", "--json"]
+        got = json.loads(self.check(0, *args))["outputs"]
+        want = json.loads(self.check(0, *args, "--reference"))["outputs"]
+        self.assertEqual(got.keys(), want.keys())
+        for name, output in want.items():
+            self.assertEqual(got[name]["dims"], output["dims"])
+            for a, b in zip(got[name]["first"], output["first"], strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-3 * abs(b) + 1e-4)
+
+    def test_bench_counts_its_runs(self):
+        out = json.loads(self.check(0, "graph", "bench", self.MODELS / "resnet_tiny.onnx", "--random", 1, "--runs", 3, "--json"))
+        self.assertEqual(out["runs"], 3)
+        self.assertGreater(out["best_ms"], 0)
+        self.assertLessEqual(out["best_ms"], out["median_ms"])
+
+    def test_explain_shows_what_the_file_tells(self):
+        text = self.check(0, "graph", "explain", self.MODELS / "resnet_tiny.onnx")
+        self.assertRegex(text, r"(?m)^input \S+: f32 \[batch, 3, \d+, \d+\]$")
+        self.assertRegex(text, r"(?m)^node 0 \(Conv.*: .* -> .*  f32 \[batch, \d+, \d+, \d+\]$")  # inferred: the file says it nowhere
+
+    def test_explain_of_one_size_shows_kernels_origins_and_memory(self):
+        text = self.check(0, "graph", "explain", self.MODELS / "resnet_tiny.onnx", "--dim", "batch=1")
+        self.assertRegex(text, r"(?m)^  pass fuse_epilogue +\d+ hits +[\d.]+ ms$")
+        self.assertRegex(text, r"(?m)^ +\d+ conv .*FLOP  f32 \[1, ")
+        self.assertRegex(text, r"(?m)^        of node 0 \(Conv.*\(BatchNormalization.*\(Relu")
+        self.assertRegex(text, r"(?m)^  memory: planned peak \d+ bytes, live-set bound \d+ \([\d.]+ of it\), naive sum \d+; \d+ stages$")
+        self.assertRegex(text, r"(?m)^  total: \S+ MFLOP$")
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 140, line)
+
+    def test_explain_of_a_run_times_every_node(self):
+        args = ["--random", 1, "--runs", 2, "--threads", 1, "--json"]
+        out = json.loads(self.check(0, "graph", "explain", self.MODELS / "resnet_tiny.onnx", *args))
+        program = out["parts"][0]["program"]
+        self.assertEqual(program["runs"], 2)
+        self.assertEqual(program["file_nodes"], out["nodes"])
+        for node in program["nodes"]:
+            if node["kernel"] != "view":
+                self.assertGreater(node["seconds"], 0, node)
+                self.assertGreater(node["roof_share"], 0, node)
+                self.assertTrue(node["why"], node)
+
+    def test_explain_wants_the_dims_that_are_open(self):
+        self.check(2, "graph", "explain", self.MODELS / "resnet_tiny.onnx", "--json", says="--dim batch=N")
+
+    def test_strict_refuses_the_references_of_a_voice_detector(self):
+        args = [self.MODELS / "vad_tiny.onnx", "--random", 1, "--dim", "samples=80", "--strict"]
+        self.check(3, "graph", "run", *args, says="strict: a reference operator would compute it")
+        self.check(0, "graph", "run", self.MODELS / "resnet_tiny.onnx", "--random", 1, "--strict")
+
+    def test_optimize_writes_a_smaller_model_that_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            small = pathlib.Path(folder) / "small.onnx"
+            text = self.check(0, "graph", "optimize", self.MODELS / "resnet_tiny.onnx", "--out", small, "--dim", "batch=1")
+            after, before = map(int, re.search(r": (\d+) nodes, (\d+) before; opset", text).groups())
+            self.assertLess(after, before)
+            want = json.loads(self.check(0, "graph", "run", self.MODELS / "resnet_tiny.onnx", "--random", 1, "--json"))
+            got = json.loads(self.check(0, "graph", "run", small, "--random", 1, "--json"))
+            for name, output in want["outputs"].items():
+                for a, b in zip(got["outputs"][name]["first"], output["first"], strict=True):
+                    self.assertAlmostEqual(a, b, delta=1e-3 * abs(b) + 1e-4)
+
+
 @needs_model
 class Serve(Contract):
     def test_serves_until_interrupted(self):

@@ -19,6 +19,7 @@ Result<int> run(Graph& graph, const PassOptions&) {
     HR_ASSIGN_OR_RETURN(const std::vector<ValueId> fused,
                         graph.insert_node(producer, ops::add_rms_norm, norm.attrs,
                                           {sum.inputs[1], sum.inputs[0], norm.inputs[1]}, norm.name));
+    graph.nodes[producer].absorb(graph.nodes[producer + 1]);
     ++id;
     graph.replace_uses(sum.outputs[0], fused[0]);
     graph.replace_uses(norm.outputs[0], fused[1]);

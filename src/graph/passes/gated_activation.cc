@@ -28,6 +28,7 @@ Result<int> run(Graph& graph, const PassOptions&) {
     HR_ASSIGN_OR_RETURN(const std::vector<ValueId> fused,
                         graph.insert_node(id, ops::gated_activation, activation.attrs,
                                           {activation.inputs[0], mul.inputs[1 - side]}, mul.name));
+    graph.nodes[id].absorb(graph.nodes[producer]);
     ++id;
     graph.replace_uses(mul.outputs[0], fused[0]);
     graph.nodes[producer].dead = true;

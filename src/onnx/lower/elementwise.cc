@@ -63,7 +63,7 @@ bool identity(LowerContext& context) {
 }
 
 bool dropout(LowerContext& context) {
-  if (context.wants_output(1)) return false;
+  if (context.wants_output(1)) return context.decline("its mask is read");
   if (context.has_input(2)) {
     const Tensor* training = context.constant(2);
     if (training == nullptr || training->dtype() != DType::boolean || training->elements() != 1 || *training->data<bool>()) return false;

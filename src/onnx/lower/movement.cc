@@ -61,7 +61,7 @@ bool slice(LowerContext& context) {
     if (context.has_input(3) && !(axes = context.integers(3))) return false;
     if (context.has_input(4) && !(steps = context.integers(4))) return false;
   }
-  if (!starts) return false;
+  if (!starts) return context.decline("starts that are computed");
   std::vector<int64_t> begin(dims.size(), 0), step(dims.size(), 1);
   for (size_t i = 0; i < starts->size(); ++i) {
     const Result<int> axis = normalize_axis(axes ? axes->at(i) : static_cast<int64_t>(i), context.rank(0));
@@ -80,7 +80,7 @@ bool split(LowerContext& context) {
   if (!axis) return false;
   std::vector<int64_t> begin(context.dims(0).size(), 0);
   for (int i = 0; i < context.num_outputs(); ++i) {
-    if (!context.wants_output(i)) return false;
+    if (!context.wants_output(i)) return context.decline("outputs that nobody reads");
     const Dims size = context.output_dims(i);
     context.set(i, slice_of(context, begin, std::vector<int64_t>(size.size(), 1), size));
     begin[static_cast<size_t>(*axis)] += size[static_cast<size_t>(*axis)];
@@ -108,7 +108,7 @@ bool pad(LowerContext& context) {
     }
     if (context.has_input(3) && !(axes = context.integers(3))) return false;
   }
-  if (!mode || !pads || !value) return false;
+  if (!mode || !pads || !value) return context.decline("pads or a value that are computed");
   ops::PadAttrs attrs;
   if (*mode == "edge") attrs.mode = ops::PadAttrs::Mode::edge;
   else if (*mode == "reflect") attrs.mode = ops::PadAttrs::Mode::reflect;
@@ -128,7 +128,7 @@ bool pad(LowerContext& context) {
     const bool fits = attrs.mode != ops::PadAttrs::Mode::reflect || (attrs.before[at] < dims[at] && attrs.after[at] < dims[at]);
     const bool from_something = attrs.mode == ops::PadAttrs::Mode::constant || dims[at] > 0;
     const bool wraps_once = attrs.mode != ops::PadAttrs::Mode::wrap || (attrs.before[at] <= dims[at] && attrs.after[at] <= dims[at]);
-    if (attrs.before[at] < 0 || attrs.after[at] < 0 || !fits || !from_something || !wraps_once) return false;
+    if (attrs.before[at] < 0 || attrs.after[at] < 0 || !fits || !from_something || !wraps_once) return context.decline("pads below 0 or beyond the dim");
   }
   context.set(0, context.emit(ops::pad, std::move(attrs), {context.input(0)}));
   return true;

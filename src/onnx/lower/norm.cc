@@ -18,7 +18,9 @@ bool batch_normalization(LowerContext& context) {
     if (context.wants_output(i)) return false;
   }
   const Tensor *scale = context.constant(1), *bias = context.constant(2), *mean = context.constant(3), *variance = context.constant(4);
-  if (scale == nullptr || bias == nullptr || mean == nullptr || variance == nullptr) return false;
+  if (scale == nullptr || bias == nullptr || mean == nullptr || variance == nullptr) {
+    return context.decline("statistics or weights that are computed");
+  }
   const int64_t channels = context.dims(0)[1];
   std::vector<double> factor, offset;
   for (int64_t c = 0; c < channels; ++c) {

@@ -18,7 +18,7 @@ bool reduce(LowerContext& context) {
   std::vector<int64_t> axes = *listed;
   if (context.has_input(1)) {
     const auto given = context.integers(1);
-    if (!given) return false;
+    if (!given) return context.decline("axes that are computed");
     axes = *given;
   }
   ops::ReduceAttrs attrs{kind, {}, *keep != 0};

@@ -81,7 +81,8 @@ bool conv_transpose(LowerContext& context) {
 
 template <ops::Pool2dAttrs::Kind kind>
 bool pool(LowerContext& context) {
-  if (!is_image(context) || context.wants_output(1)) return false;
+  if (context.wants_output(1)) return context.decline("its indices are read");
+  if (!is_image(context)) return false;
   const Dims x = context.dims(0);
   const Result<int64_t> ceil_mode = context.integer("ceil_mode", 0), count_pads = context.integer("count_include_pad", 0);
   if (!ceil_mode || !count_pads) return false;
