@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,8 +76,10 @@ class Section {
   struct Plan;
   // The plan for the types of `values`, made when it is not there. Errors: with the node.
   Result<std::shared_ptr<Plan>> plan_for(const std::vector<Value>& values);
+  // What becomes of a plan. `run`: constants that no run reads are let go when they have been packed. `show`: its graph is whole.
+  enum class Purpose : uint8_t { run, show };
   // The plan for these facts of the section's inputs, by number of the scope.
-  Result<std::shared_ptr<Plan>> compile(std::vector<ValueFact> facts);
+  Result<std::shared_ptr<Plan>> compile(std::vector<ValueFact> facts, Purpose purpose = Purpose::show);
 
   struct Plan {
     std::unique_ptr<ProgramReport> program;              // null: no node of it
@@ -90,7 +93,8 @@ class Section {
  private:
   std::string key_of(const std::vector<Value>& values) const;
   Result<std::unique_ptr<ProgramReport>> make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
-                                                      const std::vector<ValueFact>& facts);
+                                                      const std::vector<ValueFact>& facts, Purpose purpose);
+  Status prepare(runtime::Program& program, Purpose purpose, const std::set<const std::byte*>& of_model);
   Status run_program(ProgramReport& program, std::vector<Value>& values);
   Status run_step(const Scope::Step& step, std::vector<Value>& values, RunBudget& budget);
 
