@@ -4,11 +4,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace headrace {
 namespace {
 constexpr uint64_t kHugePage = 2u << 20;
+constexpr uint64_t kOwnMapping = 64u << 10;
 }
 
 Buffer::~Buffer() {
@@ -42,6 +44,13 @@ Result<Buffer> Buffer::allocate(MemoryLedger& ledger, Account account, std::stri
   buffer.data_ = static_cast<std::byte*>(data);
   buffer.bytes_ = bytes;
   return buffer;
+}
+
+std::shared_ptr<std::byte[]> host_bytes(uint64_t bytes) {
+  if (bytes < kOwnMapping) return std::shared_ptr<std::byte[]>(new std::byte[bytes == 0 ? 1 : bytes]);
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) throw std::bad_alloc();
+  return {static_cast<std::byte*>(data), [bytes](std::byte* mapped) { munmap(mapped, bytes); }};
 }
 
 }  // namespace headrace

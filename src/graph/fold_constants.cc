@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/buffer.h"
 #include "graph/interpret.h"
 #include "ops/host.h"
 #include "ops/movement.h"
@@ -117,7 +118,7 @@ void copy_window(const Window& window, size_t unit, const std::byte* from, std::
 int64_t bytes_of(const ValueType& type) { return type.shape.elements(Bindings()) * static_cast<int64_t>(dtype_bytes(type.dtype)); }
 
 std::shared_ptr<std::byte[]> new_bytes(const ValueType& type) {
-  return std::shared_ptr<std::byte[]>(new std::byte[static_cast<size_t>(std::max<int64_t>(1, bytes_of(type)))]);
+  return host_bytes(static_cast<uint64_t>(bytes_of(type)));
 }
 
 ValueId fold_window(Rewriter& graph, const Node& node, ValueId input, const ValueType& type, const std::string& name) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "core/buffer.h"
 #include "core/half.h"
 
 namespace headrace {
@@ -105,7 +106,7 @@ ValueId Graph::add_constant(std::string name, DType dtype, std::vector<int64_t> 
   CHECK(count_of(dims) == static_cast<int64_t>(data.size()));
   Shape shape;
   for (const int64_t dim : dims) shape.push_back(dim);
-  const std::shared_ptr<std::byte[]> bytes(new std::byte[std::max<size_t>(1, data.size() * dtype_bytes(dtype))]);  // aligned by new
+  const std::shared_ptr<std::byte[]> bytes = host_bytes(data.size() * dtype_bytes(dtype));
   const bool stored = with_number(dtype, [&]<class T>(const T&) {
     T* to = reinterpret_cast<T*>(bytes.get());
     for (size_t i = 0; i < data.size(); ++i) to[i] = from_double<T>(data[i]);

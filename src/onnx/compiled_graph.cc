@@ -141,7 +141,7 @@ Result<std::shared_ptr<Section::Plan>> Section::plan_for(const std::vector<Value
   }
   std::vector<ValueFact> facts(scope_.names.size());
   for (const int id : inputs_) facts[static_cast<size_t>(id)] = fact_of(values[static_cast<size_t>(id)]);
-  HR_ASSIGN_OR_RETURN(std::shared_ptr<Plan> plan, compile(std::move(facts)));
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<Plan> plan, compile(std::move(facts), Purpose::run));
   if (plans_.size() == kMaxPlans) plans_.erase(plans_.begin());
   plans_.emplace_back(key, plan);
   return plan;
@@ -170,7 +170,7 @@ bool holds_tensors(std::span<const ValueFact> inputs, std::span<const ValueFact>
 
 }  // namespace
 
-Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> facts) {
+Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> facts, Purpose purpose) {
   std::vector<bool> given(scope_.names.size(), false);
   for (const int id : inputs_) given[static_cast<size_t>(id)] = !facts[static_cast<size_t>(id)].left_out;
   for (size_t id = 0; id < facts.size(); ++id) {
@@ -250,7 +250,7 @@ Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> f
     else if (where[static_cast<size_t>(id)] == Where::known) program_outputs.push_back(id);
   }
   if (!program_outputs.empty()) {
-    HR_ASSIGN_OR_RETURN(plan->program, make_program(program_steps, program_outputs, facts));
+    HR_ASSIGN_OR_RETURN(plan->program, make_program(program_steps, program_outputs, facts, purpose));
     for (const int id : program_outputs) {
       const ValueFact& fact = facts[static_cast<size_t>(id)];
       plan->output_bytes += static_cast<uint64_t>(*count_elements(known_dims(fact))) * dtype_bytes(fact.type.dtype);
@@ -260,17 +260,20 @@ Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> f
 }
 
 Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
-                                                             const std::vector<ValueFact>& facts) {
+                                                             const std::vector<ValueFact>& facts, Purpose purpose) {
   auto report = std::make_unique<ProgramReport>();
   GraphBuilder builder;
   std::vector<ValueId> built(scope_.names.size(), kNone);
+  std::set<const std::byte*> of_model;
   const auto value_of = [&](int id) {
     ValueId& value = built[static_cast<size_t>(id)];
     if (value != kNone) return value;
     const ValueFact& fact = facts[static_cast<size_t>(id)];
     const ValueType type = value_type(fact.type.dtype, known_dims(fact));
     if (fact.constant) {
-      value = builder.graph.add_constant_bytes(scope_.names[static_cast<size_t>(id)], type.dtype, type.shape, fact.constant->share());
+      std::shared_ptr<const std::byte[]> bytes = fact.constant->share();
+      if (scope_.initializers[static_cast<size_t>(id)] != nullptr) of_model.insert(bytes.get());
+      value = builder.graph.add_constant_bytes(scope_.names[static_cast<size_t>(id)], type.dtype, type.shape, std::move(bytes));
     } else {
       value = builder.graph.add_input(scope_.names[static_cast<size_t>(id)], type.dtype, type.shape);
       report->inputs.emplace_back(id, value);
@@ -324,8 +327,24 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
   for (size_t i = 0; i < outputs.size(); ++i) report->outputs.emplace_back(outputs[i], graph.outputs[i].value);
   HR_ASSIGN_OR_RETURN(report->program, runtime::Program::create(std::move(graph), runtime_.target(), runtime_.queue().threads()));
   report->program->use_threads(runtime_.lent_threads());
-  HR_RETURN_IF_ERROR(report->program->prepare(Bindings(), runtime_.packed()));
+  HR_RETURN_IF_ERROR(prepare(*report->program, purpose, of_model));
   return report;
+}
+
+// `of_model`: where constants lie that are the model's own.
+Status Section::prepare(runtime::Program& program, Purpose purpose, const std::set<const std::byte*>& of_model) {
+  ConstantStore& store = runtime_.constants();
+  HR_RETURN_IF_ERROR(program.prepare(Bindings(), store, purpose == Purpose::run));
+  if (purpose == Purpose::show) return {};
+  for (size_t id = 0; id < program.graph().values.size(); ++id) {
+    const headrace::Value& value = program.graph().values[id];
+    if (value.role != ValueRole::constant || value.bytes == nullptr) continue;
+    const auto bytes = static_cast<uint64_t>(value.type.shape.elements(Bindings())) * dtype_bytes(value.type.dtype);
+    if (bytes == 0) continue;
+    HR_ASSIGN_OR_RETURN(auto kept, store.keep(value.bytes, bytes, of_model.contains(value.bytes.get())));
+    program.replace_constant(static_cast<ValueId>(id), std::move(kept));
+  }
+  return {};
 }
 
 Status Section::run(std::vector<Value>& values, RunBudget& budget) {

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -81,9 +82,11 @@ class Section {
   // The plans that are kept, the one used last at the end.
   std::vector<std::shared_ptr<Plan>> plans();
   size_t num_steps() const { return steps_.size(); }
+  // What becomes of a plan. `run`: constants that no run reads are let go when they have been packed. `show`: its graph is whole.
+  enum class Purpose : uint8_t { run, show };
   // The plan for these facts of the section's inputs, by number of the scope. Errors: with the node; unsupported under `strict` for a node
   // that a reference operator would compute.
-  Result<std::shared_ptr<Plan>> compile(std::vector<ValueFact> facts);
+  Result<std::shared_ptr<Plan>> compile(std::vector<ValueFact> facts, Purpose purpose = Purpose::show);
 
   struct Plan {
     std::unique_ptr<ProgramReport> program;              // null: no node of it
@@ -97,7 +100,8 @@ class Section {
  private:
   std::string key_of(const std::vector<Value>& values) const;
   Result<std::unique_ptr<ProgramReport>> make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
-                                                      const std::vector<ValueFact>& facts);
+                                                      const std::vector<ValueFact>& facts, Purpose purpose);
+  Status prepare(runtime::Program& program, Purpose purpose, const std::set<const std::byte*>& of_model);
   Status run_program(ProgramReport& program, std::vector<Value>& values);
   Status run_step(const Scope::Step& step, std::vector<Value>& values, RunBudget& budget);
 

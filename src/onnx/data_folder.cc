@@ -14,7 +14,7 @@ constexpr uint64_t kMaxReuse = 4;  // tensors may share bytes; all of them toget
 
 }  // namespace
 
-Result<const io::MappedFile*> DataFolder::open(const std::string& location) {
+Result<std::shared_ptr<const io::MappedFile>> DataFolder::open(const std::string& location) {
   const std::string shown = io::shown_name(location);
   if (folder_.empty()) return error(Code::malformed, "external data in \"{}\": the model is not in a folder of its own", shown);
   const fs::path relative(location);
@@ -31,14 +31,14 @@ Result<const io::MappedFile*> DataFolder::open(const std::string& location) {
     return error(Code::malformed, "external data in \"{}\": a link leaves the model's folder", shown);
   }
   const auto known = files_.find(path.native());
-  if (known != files_.end()) return &known->second;
+  if (known != files_.end()) return known->second;
   HR_ASSIGN_OR_RETURN(io::MappedFile file, io::MappedFile::open(path.native()));
   file_bytes_ += file.bytes().size();
-  return &files_.emplace(path.native(), std::move(file)).first->second;
+  return files_.emplace(path.native(), std::make_shared<const io::MappedFile>(std::move(file))).first->second;
 }
 
-Result<std::span<const std::byte>> DataFolder::find(const std::string& location, uint64_t offset, std::optional<uint64_t> length) {
-  HR_ASSIGN_OR_RETURN(const io::MappedFile* file, open(location));
+Result<DataFolder::Part> DataFolder::find(const std::string& location, uint64_t offset, std::optional<uint64_t> length) {
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<const io::MappedFile> file, open(location));
   const std::span<const std::byte> bytes = file->bytes();
   if (offset > bytes.size() || length.value_or(0) > bytes.size() - offset) {
     return error(Code::malformed, "external data in \"{}\": want {} bytes at {}, the file has {}", io::shown_name(location),
@@ -50,7 +50,7 @@ Result<std::span<const std::byte>> DataFolder::find(const std::string& location,
                  io::shown_name(location), kMaxReuse);
   }
   read_bytes_ += count;
-  return bytes.subspan(offset, count);
+  return Part{std::move(file), bytes.subspan(offset, count)};
 }
 
 }  // namespace headrace::onnx

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,14 +20,18 @@ class DataFolder {
  public:
   explicit DataFolder(std::string folder) : folder_(std::move(folder)) {}  // "": there is none
 
-  // The bytes [offset, offset + length) of a file; `length` absent: up to its end. They stay until the folder is destroyed.
-  Result<std::span<const std::byte>> find(const std::string& location, uint64_t offset, std::optional<uint64_t> length);
+  struct Part {
+    std::shared_ptr<const io::MappedFile> file;
+    std::span<const std::byte> bytes;  // of it
+  };
+  // The bytes [offset, offset + length) of a file; `length` absent: up to its end.
+  Result<Part> find(const std::string& location, uint64_t offset, std::optional<uint64_t> length);
 
  private:
-  Result<const io::MappedFile*> open(const std::string& location);
+  Result<std::shared_ptr<const io::MappedFile>> open(const std::string& location);
 
   const std::string folder_;
-  std::map<std::string, io::MappedFile> files_;  // by resolved path
+  std::map<std::string, std::shared_ptr<const io::MappedFile>> files_;  // by resolved path
   uint64_t file_bytes_ = 0, read_bytes_ = 0;
 };
 

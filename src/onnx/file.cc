@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
@@ -41,16 +42,21 @@ constexpr uint64_t kBytesPerEntry = 8;
 
 std::string domain_of(const std::string& written) { return written == "ai.onnx" ? "" : written; }
 
+constexpr size_t kMaxMessageBytes = std::numeric_limits<int>::max();
+
+Status too_large(size_t bytes) {
+  return make_status(Code::resource_exhausted, "{} bytes: protobuf reads 2 GiB at most; larger tensors lie in external data", bytes);
+}
+
+// `file_bytes`: of the file that `bytes` are of, where they are not all of it.
 template <class Message>
-Status parse(std::span<const std::byte> bytes, Message& message) {
-  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
-    return make_status(Code::resource_exhausted, "{} bytes: protobuf reads 2 GiB at most; larger tensors lie in external data", bytes.size());
-  }
+Status parse(std::span<const std::byte> bytes, Message& message, size_t file_bytes = 0) {
+  if (bytes.size() > kMaxMessageBytes) return too_large(bytes.size());
   google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
   stream.SetRecursionLimit(kMaxMessageDepth);
   if (!message.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
     return make_status(Code::malformed, "not an ONNX file: {} bytes that are no protobuf message (cut short, damaged, or nested deeper than "
-                       "{} graphs)", bytes.size(), kMaxGraphDepth);
+                       "{} graphs)", std::max(bytes.size(), file_bytes), kMaxGraphDepth);
   }
   return {};
 }
@@ -92,11 +98,10 @@ Result<Type> read_type(const TypeProto& proto, int depth) {
   return type;
 }
 
-// Reads what a model holds, part by part. Tensors are let go from the message as soon as they are read, so that no model lies in memory
-// twice.
+// Reads what a model holds, part by part.
 class ModelReader {
  public:
-  explicit ModelReader(const std::string& folder) : tensors_(folder) {}
+  explicit ModelReader(TensorReader tensors) : tensors_(std::move(tensors)) {}
 
   Result<Model> read(ModelProto& proto);
 
@@ -148,7 +153,6 @@ Status ModelReader::read_initializers(GraphProto& proto, Graph& graph) {
   };
   for (TensorProto& tensor : *proto.mutable_initializer()) {
     HR_RETURN_IF_ERROR(add(tensor.name(), tensors_.read(tensor)));
-    delete tensor.release_raw_data();
   }
   for (const auto& sparse : proto.sparse_initializer()) HR_RETURN_IF_ERROR(add(sparse.values().name(), tensors_.read(sparse)));
   return {};
@@ -366,26 +370,36 @@ Result<Optional> read_optional(const OptionalProto& proto, TensorReader& tensors
 
 }  // namespace
 
-Result<Model> parse_model(std::span<const std::byte> bytes, const std::string& folder) {
+namespace {
+
+// `file`: what `bytes` lie in, where tensors may show them.
+Result<Model> parse(std::span<const std::byte> bytes, const std::string& folder, std::shared_ptr<const io::MappedFile> file) {
   const auto entries = count_entries(bytes, kMaxMessageDepth);
   if (!entries) return tl::unexpected<Status>(entries.error().with_context(fmt::format("not an ONNX file, {} bytes", bytes.size())));
   if (const uint64_t most = kFreeEntries + bytes.size() / kBytesPerEntry; *entries > most) {
     return error(Code::resource_exhausted, "{} messages and strings in {} bytes: want {} at most", *entries, bytes.size(), most);
   }
+  if (bytes.size() > kMaxMessageBytes) return tl::unexpected(too_large(bytes.size()));
   Model model;
   {
+    DetachedModel detached = detach_raw_data(bytes);
     ModelProto proto;
-    HR_RETURN_IF_ERROR(parse(bytes, proto));
-    HR_ASSIGN_OR_RETURN(model, ModelReader(folder).read(proto));
+    HR_RETURN_IF_ERROR(parse(std::as_bytes(std::span(detached.model)), proto, bytes.size()));
+    HR_ASSIGN_OR_RETURN(model, ModelReader(TensorReader(folder, std::move(detached.raw_data), std::move(file))).read(proto));
   }
   HR_RETURN_IF_ERROR(check_model(model));
   return model;
 }
 
+}  // namespace
+
+Result<Model> parse_model(std::span<const std::byte> bytes, const std::string& folder) { return parse(bytes, folder, nullptr); }
+
 Result<Model> read_model(const std::string& path) {
-  HR_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
+  HR_ASSIGN_OR_RETURN(io::MappedFile mapped, io::MappedFile::open(path));
+  const auto file = std::make_shared<const io::MappedFile>(std::move(mapped));
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  auto model = parse_model(file.bytes(), folder.empty() ? "." : folder);
+  auto model = parse(file->bytes(), folder.empty() ? "." : folder, file);
   if (!model) return tl::unexpected<Status>(model.error().with_context(path));
   return model;
 }

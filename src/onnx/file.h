@@ -14,7 +14,8 @@ namespace headrace::onnx {
 inline constexpr int kMaxGraphDepth = 32;             // graphs within graphs
 inline constexpr int64_t kMinOpset = 7, kMaxOpset = 28;
 
-// Errors: not_found, malformed, unsupported (an opset or IR beyond what is known), resource_exhausted.
+// Errors: not_found, malformed, unsupported (an opset or IR beyond what is known), resource_exhausted. Large tensors show the bytes of
+// their files, which stay mapped as long as they: replace such a file by renaming another one.
 Result<Model> read_model(const std::string& path);
 // `folder`: where external data may lie; "" allows none.
 Result<Model> parse_model(std::span<const std::byte> bytes, const std::string& folder);

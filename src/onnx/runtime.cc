@@ -1,24 +1,84 @@
 #include "onnx/runtime.h"
 
+#include <bit>
+#include <cstring>
+
 #include "ops/library_plugin.h"
 
 namespace headrace::onnx {
 
-Result<std::shared_ptr<const std::byte[]>> PackedStore::get(const std::byte* constant, std::string form, uint64_t bytes,
-                                                           const std::function<void(std::byte*)>& pack) {
+namespace {
+
+// Two sums of products of 64 bits over four lanes, so that a core reads as fast as its memory gives.
+std::array<uint64_t, 2> hash_of(std::span<const std::byte> bytes) {
+  constexpr uint64_t kOdd[4] = {0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93};
+  constexpr size_t kBlock = 4 * sizeof(uint64_t);
+  uint64_t low[4] = {kOdd[0], kOdd[1], kOdd[2], kOdd[3]}, high[4] = {kOdd[3], kOdd[2], kOdd[1], kOdd[0]};
+  const auto add = [&](const std::byte* from) {
+    for (int lane = 0; lane < 4; ++lane) {
+      uint64_t word = 0;
+      std::memcpy(&word, from + static_cast<size_t>(lane) * sizeof word, sizeof word);
+      const auto product = static_cast<unsigned __int128>(word ^ low[lane]) * kOdd[lane];
+      low[lane] = static_cast<uint64_t>(product) ^ high[lane];
+      high[lane] = (static_cast<uint64_t>(product >> 64) + high[lane] + word) * kOdd[lane];
+    }
+  };
+  size_t at = 0;
+  for (; at + kBlock <= bytes.size(); at += kBlock) add(bytes.data() + at);
+  std::byte rest[kBlock]{};
+  if (at < bytes.size()) std::memcpy(rest, bytes.data() + at, bytes.size() - at);
+  add(rest);
+  std::array<uint64_t, 2> hash{bytes.size(), ~static_cast<uint64_t>(bytes.size())};
+  for (int lane = 0; lane < 4; ++lane) {
+    for (const auto& [part, whole] : {std::pair(low[lane], 0), std::pair(high[lane], 1)}) {
+      uint64_t& sum = hash[static_cast<size_t>(whole)];
+      sum = (std::rotl(sum, 23) ^ part ^ (part >> 29)) * kOdd[lane];
+    }
+  }
+  return hash;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const std::byte[]>> ConstantStore::find_or_make(
+    Key key, const std::function<Result<std::shared_ptr<const std::byte[]>>()>& make) {
   const std::lock_guard lock(mutex_);
-  std::weak_ptr<const std::byte[]>& kept = kept_[{constant, std::move(form)}];
-  if (auto found = kept.lock()) return found;
-  HR_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(ledger_, Account::weights, model_, bytes));
-  pack(buffer.data());
-  const auto owner = std::make_shared<Buffer>(std::move(buffer));
-  const std::shared_ptr<const std::byte[]> made(owner, owner->data());
-  kept = made;
+  if (kept_.size() >= sweep_at_) {
+    std::erase_if(kept_, [](const auto& entry) { return entry.second.expired(); });
+    sweep_at_ = 2 * kept_.size() + 64;
+  }
+  if (const auto found = kept_.find(key); found != kept_.end()) {
+    if (auto bytes = found->second.lock()) return bytes;
+  }
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<const std::byte[]> made, make());
+  kept_[std::move(key)] = made;
   return made;
 }
 
+Result<std::shared_ptr<const std::byte[]>> ConstantStore::get(std::span<const std::byte> constant, std::string form, uint64_t bytes,
+                                                             const std::function<void(std::byte*)>& pack) {
+  return find_or_make({hash_of(constant), constant.size(), std::move(form)}, [&]() -> Result<std::shared_ptr<const std::byte[]>> {
+    HR_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(ledger_, Account::weights, model_, bytes));
+    pack(buffer.data());
+    const auto owner = std::make_shared<Buffer>(std::move(buffer));
+    return std::shared_ptr<const std::byte[]>(owner, owner->data());
+  });
+}
+
+Result<std::shared_ptr<const std::byte[]>> ConstantStore::keep(std::shared_ptr<const std::byte[]> bytes, uint64_t size, bool of_model) {
+  Key key{{reinterpret_cast<uintptr_t>(bytes.get())}, size, "model"};
+  if (!of_model) key = {hash_of({bytes.get(), size}), size, ""};
+  return find_or_make(std::move(key), [&]() -> Result<std::shared_ptr<const std::byte[]>> {
+    HR_RETURN_IF_ERROR(ledger_.charge(Account::weights, model_, size));
+    const std::byte* at = bytes.get();
+    return std::shared_ptr<const std::byte[]>(at, [this, held = std::move(bytes), size](const std::byte*) {
+      ledger_.release(Account::weights, model_, size);
+    });
+  });
+}
+
 SessionRuntime::SessionRuntime(std::shared_ptr<runtime::DeviceQueue> queue, std::string model, CompileOptions options)
-    : queue_(std::move(queue)), model_(std::move(model)), options_(std::move(options)), packed_(queue_->ledger(), model_) {
+    : queue_(std::move(queue)), model_(std::move(model)), options_(std::move(options)), constants_(queue_->ledger(), model_) {
   if (!options_.library_kernels) return;
   const auto plugin = load_onednn_plugin();
   if (plugin) lent_ = (*plugin)->run_team;

@@ -1,10 +1,14 @@
 #pragma once
 // What the compiled graphs of one session share: the device's queue, one arena, packed constants, and the choices of the build.
 
+#include <array>
+#include <compare>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,18 +29,33 @@ struct CompileOptions {
   bool strict = false;
 };
 
-// Constants in the forms that kernels want, each once, as long as a plan uses it. Charged to the ledger. Thread-safe.
-class PackedStore final : public PackedConstants {
+// Constants of a session's plans, as they are and in the forms that kernels want: each once, as long as a plan uses it, whichever plan made
+// it. They are told apart by a hash of 128 bits over their bytes. Charged to the ledger. Thread-safe.
+class ConstantStore final : public PackedConstants {
  public:
-  PackedStore(MemoryLedger& ledger, std::string model) : ledger_(ledger), model_(std::move(model)) {}
-  Result<std::shared_ptr<const std::byte[]>> get(const std::byte* constant, std::string form, uint64_t bytes,
+  ConstantStore(MemoryLedger& ledger, std::string model) : ledger_(ledger), model_(std::move(model)) {}
+  Result<std::shared_ptr<const std::byte[]>> get(std::span<const std::byte> constant, std::string form, uint64_t bytes,
                                                  const std::function<void(std::byte*)>& pack) override;
+  // The bytes of an equal constant that is kept, or `bytes` themselves. `of_model`: every plan has them at this address, and they are not
+  // read here. Errors: resource_exhausted.
+  Result<std::shared_ptr<const std::byte[]>> keep(std::shared_ptr<const std::byte[]> bytes, uint64_t size, bool of_model);
 
  private:
+  struct Key {
+    std::array<uint64_t, 2> hash;
+    uint64_t bytes;    // of the constant
+    std::string form;  // "": as it is; "model": as it is, and the hash is its address
+    auto operator<=>(const Key&) const = default;
+  };
+  // The bytes under `key`, or those that `make` gives.
+  Result<std::shared_ptr<const std::byte[]>> find_or_make(Key key, const std::function<Result<std::shared_ptr<const std::byte[]>>()>& make);
+
   MemoryLedger& ledger_;
   const std::string model_;
   std::mutex mutex_;
-  std::map<std::pair<const std::byte*, std::string>, std::weak_ptr<const std::byte[]>> kept_;  // guarded by mutex_
+  // Guarded by mutex_.
+  std::map<Key, std::weak_ptr<const std::byte[]>> kept_;
+  size_t sweep_at_ = 0;  // how many entries there are when those of closed plans are looked for
 };
 
 class SessionRuntime {
@@ -46,7 +65,7 @@ class SessionRuntime {
   const CompileOptions& options() const { return options_; }
   KernelTarget target() const { return {DeviceKind::cpu, options_.isa, false, options_.library_kernels}; }
   runtime::DeviceQueue& queue() { return *queue_; }
-  PackedConstants& packed() { return packed_; }
+  ConstantStore& constants() { return constants_; }
   const std::string& model() const { return model_; }
   LentThreads lent_threads() const { return lent_; }
   // Why no library's kernels are there; ok where they are, or are not wanted.
@@ -65,7 +84,7 @@ class SessionRuntime {
   const std::shared_ptr<runtime::DeviceQueue> queue_;
   const std::string model_;
   const CompileOptions options_;
-  PackedStore packed_;
+  ConstantStore constants_;
   LentThreads lent_ = nullptr;
   Status library_status_;
   mutable std::mutex mutex_;

@@ -2,9 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "core/buffer.h"
+
 namespace headrace::onnx {
+namespace {
+
+// A part of a file, copied to where it is aligned. Pages of the file go as soon as they have been copied, and so does the copy in the end:
+// it is a mapping of its own, as the heap keeps what was freed inside of it.
+std::shared_ptr<const std::byte[]> copy_of_file(const io::MappedFile& file, uint64_t offset, uint64_t bytes) {
+  constexpr uint64_t kAtOnce = uint64_t{1} << 20;
+  std::shared_ptr<std::byte[]> copy = host_bytes(bytes);
+  for (uint64_t done = 0; done < bytes; done += kAtOnce) {
+    const uint64_t count = std::min(kAtOnce, bytes - done);
+    std::memcpy(copy.get() + done, file.bytes().data() + offset + done, count);
+    file.drop(offset + done, count);
+  }
+  return copy;
+}
+
+}  // namespace
 
 Result<int64_t> count_elements(std::span<const int64_t> dims) {
   // Without the zeros first: products of some of the dims, as strides are, must fit too.
@@ -20,6 +39,32 @@ Result<int64_t> count_elements(std::span<const int64_t> dims) {
     count *= dim;
   }
   return empty ? 0 : count;
+}
+
+std::shared_ptr<const std::byte[]> FileBytes::hold_locked() {
+  if (auto held = held_.lock()) return held;
+  const uint64_t offset = static_cast<uint64_t>(bytes_.data() - file_->bytes().data());
+  std::shared_ptr<const std::byte[]> held;
+  if (reinterpret_cast<uintptr_t>(bytes_.data()) % alignment_ == 0) {
+    held.reset(bytes_.data(), [file = file_, offset, count = bytes_.size()](const std::byte*) { file->drop(offset, count); });
+  } else {
+    held = copy_of_file(*file_, offset, bytes_.size());
+  }
+  held_ = held;
+  return held;
+}
+
+std::shared_ptr<const std::byte[]> FileBytes::hold() {
+  const std::lock_guard lock(mutex_);
+  return hold_locked();
+}
+
+const std::byte* FileBytes::pin() {
+  if (const std::byte* at = at_.load(std::memory_order_acquire)) return at;
+  const std::lock_guard lock(mutex_);
+  if (pinned_ == nullptr) pinned_ = hold_locked();
+  at_.store(pinned_.get(), std::memory_order_release);
+  return pinned_.get();
 }
 
 Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)), elements_(1) {
@@ -42,6 +87,12 @@ Tensor Tensor::over(DType dtype, Dims dims, std::shared_ptr<const std::byte[]> b
   return tensor;
 }
 
+Tensor Tensor::over(DType dtype, Dims dims, std::shared_ptr<FileBytes> bytes) {
+  Tensor tensor = over(dtype, std::move(dims), std::shared_ptr<const std::byte[]>());
+  tensor.file_ = std::move(bytes);
+  return tensor;
+}
+
 Tensor Tensor::reshaped(Dims dims) const {
   Tensor other = *this;
   int64_t count = 1;
@@ -56,7 +107,7 @@ Tensor Tensor::clone() const {
   if (dtype_ == DType::string) {
     *other.strings_ = *strings_;
   } else if (elements_ > 0) {
-    std::memcpy(other.bytes_.get(), bytes_.get(), static_cast<size_t>(bytes()));
+    std::memcpy(other.bytes_.get(), raw(), static_cast<size_t>(bytes()));
   }
   return other;
 }

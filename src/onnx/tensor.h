@@ -2,9 +2,11 @@
 // A tensor on the host: element type, dims, shared bytes. What ONNX models hold, take and give. Copies share their bytes; writing is for
 // the one who made it (data<T>() of a tensor that nothing else shares yet). Not thread-safe while it is written.
 
+#include <atomic>
 #include <complex>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +19,7 @@
 #include "core/dtype.h"
 #include "core/half.h"
 #include "core/small_floats.h"
+#include "io/mapped_file.h"
 
 namespace headrace::onnx {
 
@@ -76,6 +79,31 @@ HR_DTYPE(std::string, string);
 inline constexpr int64_t kMaxElements = int64_t{1} << 33;
 Result<int64_t> count_elements(std::span<const int64_t> dims);
 
+// Bytes of a file that tensors show. They are in memory while somebody holds them: in place where the file has them aligned, else copied;
+// with the last holder the copy or the pages go, and come back from the file when they are wanted again. Thread-safe.
+class FileBytes {
+ public:
+  // `bytes` lie in `file`. `alignment`: of an element.
+  FileBytes(std::shared_ptr<const io::MappedFile> file, std::span<const std::byte> bytes, size_t alignment)
+      : file_(std::move(file)), bytes_(bytes), alignment_(alignment) {}
+
+  // All who ask at a time share them.
+  std::shared_ptr<const std::byte[]> hold();
+  // Held as long as this object lives.
+  const std::byte* pin();
+
+ private:
+  std::shared_ptr<const std::byte[]> hold_locked();
+
+  const std::shared_ptr<const io::MappedFile> file_;
+  const std::span<const std::byte> bytes_;
+  const size_t alignment_;
+  std::mutex mutex_;
+  std::weak_ptr<const std::byte[]> held_;     // guarded by mutex_
+  std::shared_ptr<const std::byte[]> pinned_;  // written once, under mutex_
+  std::atomic<const std::byte*> at_{nullptr};  // pinned_'s, once it is there
+};
+
 class Tensor {
  public:
   Tensor() : Tensor(DType::f32, {0}) {}
@@ -99,7 +127,7 @@ class Tensor {
   const T* data() const {
     CHECK(DTypeOf<T>::value == dtype_);
     if constexpr (std::is_same_v<T, std::string>) return strings_->data();
-    else return reinterpret_cast<const T*>(bytes_.get());
+    else return reinterpret_cast<const T*>(raw());
   }
   template <class T>
   T* data() {
@@ -109,13 +137,15 @@ class Tensor {
   std::span<const T> values() const {
     return {data<T>(), static_cast<size_t>(elements_)};
   }
-  const std::byte* raw() const { return bytes_.get(); }
-  std::byte* raw() { return bytes_.get(); }
+  // Bytes of a file stay in memory from the first call on: whoever needs them for a while takes share().
+  const std::byte* raw() const { return file_ != nullptr ? file_->pin() : bytes_.get(); }
+  std::byte* raw() { return const_cast<std::byte*>(static_cast<const Tensor*>(this)->raw()); }
 
   // A tensor over packed bytes that stand elsewhere, as long as `bytes` keeps them; they are not written through it.
   static Tensor over(DType dtype, Dims dims, std::shared_ptr<const std::byte[]> bytes);
+  static Tensor over(DType dtype, Dims dims, std::shared_ptr<FileBytes> bytes);
   // What keeps the bytes; null for strings.
-  std::shared_ptr<const std::byte[]> share() const { return bytes_; }
+  std::shared_ptr<const std::byte[]> share() const { return file_ != nullptr ? file_->hold() : bytes_; }
 
   // The same elements under other dims, whose product must be the same.
   Tensor reshaped(Dims dims) const;
@@ -127,6 +157,7 @@ class Tensor {
   Dims dims_;
   int64_t elements_ = 0;
   std::shared_ptr<std::byte[]> bytes_;
+  std::shared_ptr<FileBytes> file_;  // in place of bytes_
   std::shared_ptr<std::vector<std::string>> strings_;
 };
 

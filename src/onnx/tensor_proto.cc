@@ -19,6 +19,7 @@ using ::onnx::TensorProto;
 
 static_assert(std::endian::native == std::endian::little, "ONNX's raw data is little-endian");
 
+constexpr uint64_t kShownBytes = uint64_t{64} << 10;     // smaller tensors are copied
 constexpr uint64_t kFreeDenseBytes = uint64_t{16} << 20;  // sparse tensors may grow to this much,
 constexpr uint64_t kMaxDenseGrowth = 256;                 // or to this many times the bytes of their values and indices
 
@@ -170,7 +171,7 @@ Result<Dims> read_dims(const google::protobuf::RepeatedField<int64_t>& field) {
 }
 
 // Where the bytes of a tensor lie outside of the model.
-Result<std::span<const std::byte>> find_external(const TensorProto& proto, uint64_t wanted, DataFolder& folder) {
+Result<DataFolder::Part> find_external(const TensorProto& proto, uint64_t wanted, DataFolder& folder) {
   std::string location;
   uint64_t offset = 0;
   std::optional<uint64_t> length;
@@ -207,6 +208,16 @@ int dtype_number(DType dtype) {
   return TensorProto::UNDEFINED;
 }
 
+Result<std::span<const std::byte>> TensorReader::raw_data(const TensorProto& proto) const {
+  const std::string& held = proto.raw_data();
+  if (!raw_data_) return std::as_bytes(std::span(held));
+  uint32_t number = 0;
+  if (held.size() == sizeof number) std::memcpy(&number, held.data(), sizeof number);
+  // Only a file whose tags protobuf reads otherwise than the walk over it can get here with anything else.
+  if (held.size() != sizeof number || number >= raw_data_->size()) return error(Code::malformed, "raw_data with a damaged tag");
+  return (*raw_data_)[number];
+}
+
 Result<Tensor> TensorReader::read(const TensorProto& proto) {
   HR_ASSIGN_OR_RETURN(const DType dtype, read_dtype(proto.data_type()));
   HR_ASSIGN_OR_RETURN(Dims dims, read_dims(proto.dims()));
@@ -220,11 +231,17 @@ Result<Tensor> TensorReader::read(const TensorProto& proto) {
   if ((external || proto.has_raw_data()) && dtype == DType::string) return error(Code::malformed, "{}: strings lie in string_data", what);
   if (external || proto.has_raw_data()) {
     const uint64_t wanted = stored_bytes(dtype, elements);
-    std::span<const std::byte> bytes = std::as_bytes(std::span(proto.raw_data()));
+    DataFolder::Part part{file_, {}};
     if (external) {
-      HR_ASSIGN_OR_RETURN(bytes, find_external(proto, wanted, folder_));
+      HR_ASSIGN_OR_RETURN(part, find_external(proto, wanted, folder_));
+    } else {
+      HR_ASSIGN_OR_RETURN(part.bytes, raw_data(proto));
     }
+    const std::span<const std::byte> bytes = part.bytes;
     if (bytes.size() != wanted) return error(Code::malformed, "{}: want {} bytes, raw_data has {}", what, wanted, bytes.size());
+    if (part.file != nullptr && bytes.size() >= kShownBytes && stored_bits(dtype) >= 8 && dtype != DType::boolean) {
+      return Tensor::over(dtype, std::move(dims), std::make_shared<FileBytes>(std::move(part.file), bytes, dtype_bytes(dtype)));
+    }
     Tensor tensor(dtype, std::move(dims));
     unpack(bytes.data(), tensor);
     return tensor;

@@ -111,6 +111,8 @@ struct Arg {
 class KernelState {
  public:
   virtual ~KernelState() = default;
+  // Whether a run reads the bytes of input `input`, where that is a constant: not those that it has packed.
+  virtual bool reads(int input) const { return input >= 0; }
 };
 
 struct NodeArgs {
@@ -158,8 +160,8 @@ class PackedConstants {
  public:
   virtual ~PackedConstants() = default;
   // The bytes kept for (constant, form), made by `pack` at the first call: it fills `bytes` bytes, 64-byte aligned. `form` says all that
-  // the packed bytes depend on. Errors: resource_exhausted.
-  virtual Result<std::shared_ptr<const std::byte[]>> get(const std::byte* constant, std::string form, uint64_t bytes,
+  // the packed bytes depend on, beside the bytes of `constant`: those of two plans may lie in different places. Errors: resource_exhausted.
+  virtual Result<std::shared_ptr<const std::byte[]>> get(std::span<const std::byte> constant, std::string form, uint64_t bytes,
                                                          const std::function<void(std::byte*)>& pack) = 0;
 };
 
@@ -188,7 +190,7 @@ struct Kernel {
   bool (*supports)(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) = nullptr;
   // Upper bound for the sizes given; null: none.
   size_t (*scratch_bytes)(const NodeSizes& sizes, int team_size) = nullptr;
-  // What run() finds in args.state, for the sizes of a bucket; null: nothing. A constant that it has packed is not read by run().
+  // What run() finds in args.state, for the sizes of a bucket; null: nothing. KernelState::reads says which constants run() reads.
   // Errors: resource_exhausted, internal.
   Result<std::shared_ptr<const KernelState>> (*prepare)(const NodeSetup& setup) = nullptr;
   // Run by the calling thread, with a team of one, while the team rests: libraries with threads of their own, operators on the host.

@@ -9,6 +9,8 @@ namespace headrace::ops {
 // What run() finds in args.state: the packed bytes, 64-byte aligned. No state: the input was no constant.
 struct PackedConstant final : KernelState {
   ~PackedConstant() override;
+  bool reads(int input) const override;
+  int input = 0;  // which is packed
   const std::byte* data = nullptr;
   std::shared_ptr<const std::byte[]> owner;
 };

@@ -99,8 +99,19 @@ Program::BucketPlan& Program::bucket_plan(const Bindings& bucket) {
   return *plans_.back();
 }
 
-Status Program::prepare(const Bindings& bucket, PackedConstants& packed) {
+Status Program::prepare(const Bindings& bucket, PackedConstants& packed, bool last) {
   BucketPlan& plan = bucket_plan(bucket);
+  std::vector<int> readers(graph_.values.size(), 0);  // of constants; outputs of the graph count
+  for (const Node& node : graph_.nodes) {
+    for (const ValueId input : node.inputs) {
+      if (input != kNone) ++readers[input];
+    }
+  }
+  for (const GraphOutput& output : graph_.outputs) ++readers[output.value];
+  const auto let_go = [&](ValueId value) {
+    if (last && readers[value] == 0 && graph_.values[value].role == ValueRole::constant) replace_constant(value, nullptr);
+  };
+  for (size_t id = 0; id < graph_.values.size(); ++id) let_go(static_cast<ValueId>(id));
   for (size_t id = 0; id < graph_.nodes.size() && !plan.prepared; ++id) {
     const Node& node = graph_.nodes[id];
     if (kernels_[id] == nullptr || kernels_[id]->prepare == nullptr) continue;
@@ -110,9 +121,20 @@ Status Program::prepare(const Bindings& bucket, PackedConstants& packed) {
     auto state = kernels_[id]->prepare({{inputs, outputs, node.attrs, bucket}, constants, team_size_, packed});
     if (!state) return state.error().with_context(node.name);
     plan.states[id] = *std::move(state);
+    for (size_t i = 0; i < node.inputs.size() && plan.states[id] != nullptr; ++i) {
+      if (node.inputs[i] == kNone || plan.states[id]->reads(static_cast<int>(i))) continue;
+      --readers[node.inputs[i]];
+      let_go(node.inputs[i]);
+    }
   }
   plan.prepared = true;
   return {};
+}
+
+void Program::replace_constant(ValueId value, std::shared_ptr<const std::byte[]> bytes) {
+  CHECK(graph_.values[value].role == ValueRole::constant);
+  args_[value].tensor.data = const_cast<std::byte*>(bytes.get());  // NOLINT: as in create()
+  graph_.values[value].bytes = std::move(bytes);
 }
 
 // A node so small that a barrier costs as much runs alone; nodes by rows of one count follow each other. A decode step of

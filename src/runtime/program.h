@@ -29,7 +29,10 @@ class Program {
   // The memory plan of a bucket: made at the first call, kept. The reference lives as long as the program.
   const MemoryPlan& plan_for(const Bindings& bucket) { return bucket_plan(bucket).memory; }
   // Lets kernels that prepare do so for a bucket; before run() where there are such kernels. Errors: theirs, with the node's name.
-  Status prepare(const Bindings& bucket, PackedConstants& packed);
+  // `last`: no other bucket follows; the bytes of constants that no run reads are let go, each as soon as its last reader has packed it.
+  Status prepare(const Bindings& bucket, PackedConstants& packed, bool last = false);
+  // Shows a constant other bytes, equal to its own. Before the first run.
+  void replace_constant(ValueId value, std::shared_ptr<const std::byte[]> bytes);
   // Threads that the team's work runs on from now on; null: the queue's own.
   void use_threads(LentThreads lent) { lent_ = lent; }
 

@@ -345,7 +345,7 @@ void each_element(const TensorView& view, Use use) {
 // Packs each time: what a plan would keep is one case's here.
 class OwnPacked final : public PackedConstants {
  public:
-  Result<std::shared_ptr<const std::byte[]>> get(const std::byte*, std::string, uint64_t bytes,
+  Result<std::shared_ptr<const std::byte[]>> get(std::span<const std::byte>, std::string, uint64_t bytes,
                                                  const std::function<void(std::byte*)>& pack) override {
     auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
     pack(memory);

@@ -2,6 +2,7 @@
 // its weight and bias; so do those before it, where no pad is between. In double, stored as float32.
 #include <algorithm>
 
+#include "core/buffer.h"
 #include "graph/match.h"
 #include "graph/passes.h"
 #include "graph/passes/linear_node.h"
@@ -82,12 +83,21 @@ WeightMap weight_map(Rewriter& graph, const LinearNode& linear) {
 // weight[e] *= by_output[output(e)] and *= by_input[input(e)]; empty vectors count as 1.
 ValueId scaled_weight(Rewriter& graph, const LinearNode& linear, const Vector& by_input, const Vector& by_output) {
   const WeightMap map = weight_map(graph, linear);
-  Vector weight = constant_values(graph.value(linear.weight));
-  for (int64_t e = 0; e < static_cast<int64_t>(weight.size()); ++e) {
-    if (!by_input.empty()) weight[e] *= by_input[map.input(e)];
-    if (!by_output.empty()) weight[e] *= by_output[map.output(e)];
+  const Value& constant = graph.value(linear.weight);
+  const std::string name = constant.name;
+  const Shape shape = constant.type.shape;
+  const std::span<const float> weight = constant.constant<float>();
+  const std::shared_ptr<std::byte[]> bytes = host_bytes(weight.size_bytes());
+  auto* scaled = reinterpret_cast<float*>(bytes.get());
+  // Elements of one input and one output follow each other; the strides divide a group, and the smaller divides the larger.
+  const int64_t shorter = std::min(map.input_stride, map.output_stride);
+  const int64_t run = by_input.empty() ? map.output_stride : by_output.empty() ? map.input_stride : shorter;
+  for (int64_t begin = 0; begin < static_cast<int64_t>(weight.size()); begin += run) {
+    const double input = by_input.empty() ? 1.0 : by_input[map.input(begin)];
+    const double output = by_output.empty() ? 1.0 : by_output[map.output(begin)];
+    for (int64_t e = begin; e < begin + run; ++e) scaled[e] = static_cast<float>(weight[e] * input * output);
   }
-  return graph.constant(graph.value(linear.weight).name, DType::f32, graph.dims(linear.weight), weight);
+  return graph.constant_bytes(name, DType::f32, shape, bytes);
 }
 
 Vector bias_of(Rewriter& graph, const LinearNode& linear, size_t columns) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "core/buffer.h"
 #include "graph/match.h"
 #include "graph/passes.h"
 #include "graph/passes/linear_node.h"
@@ -50,7 +51,7 @@ struct Member {
 ValueId joined_weights(Rewriter& graph, const std::vector<Member>& members, int64_t columns) {
   const bool trans_b = members[0].linear.gemm.trans_b;
   const int64_t rows = graph.dims(members[0].linear.weight)[trans_b ? 1 : 0];
-  std::shared_ptr<std::byte[]> bytes(new std::byte[static_cast<size_t>(rows * columns) * sizeof(float)]);
+  const std::shared_ptr<std::byte[]> bytes = host_bytes(static_cast<uint64_t>(rows * columns) * sizeof(float));
   auto* to = reinterpret_cast<float*>(bytes.get());
   int64_t begin = 0;
   for (const Member& member : members) {

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+
 namespace headrace::onednn {
 namespace {
 
@@ -90,6 +92,10 @@ PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, st
   return made;
 }
 
+bool Prepared::reads(int input) const {
+  return std::ranges::any_of(operands, [&](const Operand& operand) { return operand.input == input && operand.packed == nullptr; });
+}
+
 Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted) {
   Prepared::Operand operand{DNNL_ARG_WEIGHTS, input, wanted, nullptr};
   const std::byte* constant = setup.constants[input];
@@ -105,7 +111,7 @@ Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, cons
       failed = true;
     }
   };
-  HR_ASSIGN_OR_RETURN(operand.packed, setup.packed.get(constant, form_of(wanted), wanted.get_size(), pack));
+  HR_ASSIGN_OR_RETURN(operand.packed, setup.packed.get({constant, plain.get_size()}, form_of(wanted), wanted.get_size(), pack));
   if (failed) return error(Code::internal, "oneDNN could not pack input {}", input);
   return operand;
 }

@@ -37,6 +37,8 @@ class Prepared final : public KernelState {
     Desc desc;
     std::shared_ptr<const std::byte[]> packed;  // in place of the input's bytes
   };
+  bool reads(int input) const override;
+
   dnnl::primitive primitive;
   std::vector<Operand> operands;
   int threads = 1;
