@@ -59,7 +59,8 @@ OpCase make_case(const Size& size) {
 std::vector<OpCase> cases() {
   const Quantization u8{DType::u8, 0.02f, 0}, i8{DType::i8, 0.03f, -5};
   const Epilogue bias{.bias = true}, bias_relu{.bias = true, .activation = UnaryAttrs{UnaryKind::relu}};
-  const Q8ProductAttrs plain{.x_zero = 128}, to_u8{.x_zero = 113, .epilogue = bias_relu, .y = u8}, to_i8{.x_zero = -9, .epilogue = bias, .y = i8};
+  const Q8ProductAttrs plain{.x_zero = 128}, to_u8{.x_zero = 113, .epilogue = bias_relu, .y = u8};
+  const Q8ProductAttrs to_i8{.x_zero = -9, .epilogue = bias, .y = i8};
   const ConvAttrs same{.pads = {1, 1, 1, 1}};
   std::vector<Size> sizes = {
       {"one_element", {1, 1, 1, 1}, 1, {1, 1}, {}, plain},

@@ -1,6 +1,6 @@
 #pragma once
-// gemm_q8(x u8|i8 [..., M, K], weight i8 [K, N] or, with trans_b, [N, K], scale f32 [N], bias?, residual?) -> [..., M, N]: ops/gemm.h's gemm
-// of 8-bit numbers by one matrix, with the ends of ops/q8.h.
+// gemm_q8(x u8|i8 [..., M, K], weight i8 [K, N] or, with trans_b, [N, K], scale f32 [N], bias?, residual?) -> [..., M, N]: ops/gemm.h's
+// gemm of 8-bit numbers by one matrix, with the ends of ops/q8.h.
 
 #include "ops/gemm.h"
 #include "ops/q8.h"

@@ -20,7 +20,8 @@ std::string wrong_quantization(const Quantization& q) {
   return {};
 }
 
-Result<std::vector<ValueType>> infer_q8(std::string_view op, std::span<const ValueType> inputs, const Q8ProductAttrs& q8, const Shape& output) {
+Result<std::vector<ValueType>> infer_q8(std::string_view op, std::span<const ValueType> inputs, const Q8ProductAttrs& q8,
+                                        const Shape& output) {
   InputCheck check(op, inputs, input_names({"x", "weight", "scale"}, q8.epilogue));
   if (!check.ok()) return check.outputs({});
   check.require(is_8_bit(inputs[0].dtype), fmt::format("input 0 (x): want u8 or i8, got {}", describe(inputs[0])));

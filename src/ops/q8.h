@@ -1,9 +1,9 @@
 #pragma once
 // What conv_q8, gemm_q8 and add_q8 share: 8-bit numbers that stand for (q - zero) * scale, and what happens to a product of them:
 //   y = quantize?(activation(scale[column] * sum((x - x_zero) * weight) + bias[column] + residual))
-// The sum is exact in 32 bits (wrapping beyond: more than 66,000 terms), the rest is float32. `scale` f32 [columns] is x's scale times the
-// weight's of each column; weights are i8 around 0. bias f32 [columns] and residual f32 (of the output's shape) are the last inputs where
-// they are there. y is f32, or with `y` 8 bits by quantize_linear's rule.
+// The sum is exact in 32 bits, which 65,000 terms cannot leave, and wraps beyond; the rest is float32. `scale` f32 [columns] is x's scale
+// times the weight's of each column; weights are i8 around 0. bias f32 [columns] and residual f32 (of the output's shape) are the last
+// inputs where they are there. y is f32, or with `y` 8 bits by quantize_linear's rule.
 
 #include <optional>
 #include <string>
@@ -34,7 +34,8 @@ struct Q8ProductAttrs {
 std::string wrong_quantization(const Quantization& q);
 
 // For infer(): inputs x, weight, scale and those of the epilogue against `output`, the shape of the same product of floats.
-Result<std::vector<ValueType>> infer_q8(std::string_view op, std::span<const ValueType> inputs, const Q8ProductAttrs& q8, const Shape& output);
+Result<std::vector<ValueType>> infer_q8(std::string_view op, std::span<const ValueType> inputs, const Q8ProductAttrs& q8,
+                                        const Shape& output);
 // The inputs as the floats of that product: x and weight.
 std::vector<ValueType> float_operands(std::span<const ValueType> inputs);
 std::vector<HostValue> float_operands(std::span<const HostValue> inputs, const Q8ProductAttrs& q8);

@@ -148,7 +148,9 @@ std::vector<OpCase> cases_dequantize() {
     if (dtype == DType::u8) add("image", {8, 56, 56, 64}, {0.02}, 0, true);
   }
   const auto all = numbers(DType::i8, spread(256, -128, 1));
-  cases.push_back({.name = "every_i8", .attrs = QuantizeLinearAttrs{}, .inputs = {all, numbers(DType::f32, {0.1}), numbers(DType::i8, {-128})}});
+  cases.push_back({.name = "every_i8",
+                   .attrs = QuantizeLinearAttrs{},
+                   .inputs = {all, numbers(DType::f32, {0.1}), numbers(DType::i8, {-128})}});
   return cases;
 }
 

@@ -154,7 +154,8 @@ void run_depthwise(const Sizes& s, const ops::Q8ProductAttrs& q8, const NodeArgs
               .out = nullptr,
               .out_stride = 0};
     for (int64_t ow = 0; ow < out.dims[2]; ++ow) {
-      depthwise_window<T>(s, x, reinterpret_cast<const float*>(packed), zero, row / out.dims[1], row % out.dims[1], ow, channel, columns, sums);
+      depthwise_window<T>(s, x, reinterpret_cast<const float*>(packed), zero, row / out.dims[1], row % out.dims[1], ow, channel, columns,
+                          sums);
       const int64_t pixel = row * out.dims[2] + ow;
       f.out = out.as<std::byte>() + (row_offset(out, pixel) + channel) * (q8.y ? 1 : 4);
       if (epilogue.residual != nullptr) {
