@@ -34,7 +34,7 @@ class Graph:
 
     def weight(self, array, name=None):
         name = name or f"{self.prefix}weight_{len(self.initializers)}"
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def normal(self, shape, deviation=1.0, mean=0.0):
@@ -347,12 +347,92 @@ def vad_tiny(name, hidden=16):
 
 # ---- by name
 
+# ---- quantized models: float operators between QuantizeLinear and DequantizeLinear
+
+class Quantized(Graph):
+    """Activations of 8 bits with a scale and zero point each, weights of i8 with a scale for each output channel."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.scales = {}  # of what q() gave
+
+    def code(self, value, dtype):
+        return self.weight(np.array(value, dtype))
+
+    def q(self, x, scale, zero, dtype=np.uint8, name=None):
+        """`x` in 8 bits and back."""
+        parameters = self.weight(np.float32(scale)), self.code(zero, dtype)
+        y = self.op("DequantizeLinear", self.op("QuantizeLinear", x, *parameters), *parameters, name=name)
+        self.scales[y] = scale
+        return y
+
+    def quantized_weight(self, array, axis):
+        """The dequantized weight, and its scales."""
+        others = tuple(k for k in range(array.ndim) if k != axis)
+        scales = (np.abs(array).max(others) / 127).astype(np.float32)
+        shape = [-1 if k == axis else 1 for k in range(array.ndim)]
+        codes = np.rint(array / scales.reshape(shape)).astype(np.int8)
+        zeros = self.code(np.zeros(scales.shape), np.int8)
+        return self.op("DequantizeLinear", self.weight(codes), self.weight(scales), zeros, axis=axis), scales
+
+    def quantized_bias(self, x, scales):
+        """i32 in the scale of the sums of products."""
+        of_sums = (np.float32(self.scales[x]) * scales).astype(np.float32)
+        codes = np.rint(self.normal(scales.size, 0.1) / of_sums).astype(np.int32)
+        return self.op("DequantizeLinear", self.weight(codes), self.weight(of_sums), self.code(np.zeros(scales.shape), np.int32), axis=0)
+
+    def conv(self, x, channels_in, channels, kernel, stride=1, groups=1):
+        fan_in = channels_in // groups * kernel * kernel
+        array = self.normal((channels, channels_in // groups, kernel, kernel), math.sqrt(2 / fan_in))
+        weight, scales = self.quantized_weight(array, 0)
+        return self.op("Conv", x, weight, self.quantized_bias(x, scales), group=groups, kernel_shape=[kernel] * 2,
+                       pads=[kernel // 2] * 4, strides=[stride] * 2)
+
+
+def qdq_image_tiny(name):
+    """Convolutions with ReLU in the range or as a node, a depthwise one, a sum of two branches, pools, a Gemm of one scale."""
+    graph = Quantized(seed=11)
+    x = graph.q("image", 0.02, 120)
+    x = graph.q(graph.op("Relu", graph.conv(x, 3, 16, 3, stride=2)), 0.02, 0)
+    x = graph.q(graph.op("MaxPool", x, kernel_shape=[3, 3], pads=[1] * 4, strides=[2, 2]), 0.02, 0)
+    y = graph.q(graph.conv(x, 16, 24, 1), 0.025, 0)
+    y = graph.q(graph.op("Clip", graph.conv(y, 24, 24, 3, groups=24), graph.constant(0.0), graph.constant(6.0)), 6 / 255, 0)
+    y = graph.q(graph.conv(y, 24, 16, 1), 0.04, 131)
+    x = graph.q(graph.op("Relu", graph.op("Add", y, x)), 0.03, 0)
+    x = graph.q(graph.op("GlobalAveragePool", graph.q(graph.conv(x, 16, 20, 3), 0.05, -3, np.int8)), 0.02, -20, np.int8)
+    weight, scales = graph.quantized_weight(graph.normal((10, 20), 0.3), 0)
+    x = graph.op("Flatten", x, axis=1)
+    graph.scales[x] = 0.02
+    graph.q(graph.op("Gemm", x, weight, graph.quantized_bias(x, scales), transB=1), 0.05, 120, name="logits")
+    return graph.model(name, {"image": (F32, ["batch", 3, 24, 24])}, {"logits": (F32, ["batch", 10])}, 17)
+
+
+def qdq_mlp_tiny(name):
+    """A transformer's MLP: normalized, up, GELU, down, added; weights [in, out] of MatMul with scales by column."""
+    graph = Quantized(seed=12)
+    hidden, inner = 48, 80
+    parameters = graph.uniform(hidden, 0.8, 1.2), graph.normal(hidden, 0.1)
+    x = graph.q(graph.op("LayerNormalization", "x", *map(graph.weight, parameters), axis=-1), 0.03, 125)
+    up, _ = graph.quantized_weight(graph.normal((hidden, inner), math.sqrt(1 / hidden)), 1)
+    y = graph.q(graph.op("Add", graph.op("MatMul", x, up), graph.weight(graph.normal(inner, 0.1))), 0.04, 110)
+    y = graph.q(graph.op("Gelu", y), 0.03, 6)
+    down, _ = graph.quantized_weight(graph.normal((inner, hidden), math.sqrt(1 / inner)), 1)
+    y = graph.q(graph.op("MatMul", y, down), 0.03, 2, np.int8)
+    graph.q(graph.op("Add", y, x), 0.04, 128, name="y")
+    return graph.model(name, {"x": (F32, ["batch", "seq", hidden])}, {"y": (F32, ["batch", "seq", hidden])}, 20)
+
+
 SMALL = {
     "resnet_tiny": lambda: resnet("resnet_tiny", 32, 8, (2, 1), 10),
     "mobilenet_tiny": lambda: mobilenet("mobilenet_tiny", 32, 8, ((1, 8, 1, 1), (3, 12, 2, 2), (3, 16, 2, 1)), 32, 10),
     "bert_tiny": lambda: bert("bert_tiny", Bert(hidden=64, layers=2, heads=4, inner=96, vocabulary=100, positions=32)),
     "ocr_tiny": lambda: ocr_tiny("ocr_tiny"),
     "vad_tiny": lambda: vad_tiny("vad_tiny"),
+}
+# Their outputs are whole quanta, of which one may be another in the next engine: src/onnx/models_test.cc alone compares them.
+QUANTIZED = {
+    "qdq_image_tiny": lambda: qdq_image_tiny("qdq_image_tiny"),
+    "qdq_mlp_tiny": lambda: qdq_mlp_tiny("qdq_mlp_tiny"),
 }
 LARGE = {
     "resnet50": lambda: resnet("resnet50", 224, 64, (3, 4, 6, 3), 1000),

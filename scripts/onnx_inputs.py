@@ -140,6 +140,9 @@ CASES = {
     "silero_vad": lambda rng: [voice_case("16 kHz, 20 chunks", rng, 16000, 512, 64, 20, 128),
                                voice_case("8 kHz, 20 chunks", rng, 8000, 256, 32, 20, 128)],
     "silero_vad_16k": lambda rng: [one_rate(voice_case("20 chunks", rng, 16000, 512, 64, 20, 128))],
+    "qdq_image_tiny": lambda rng: image_cases(rng, 24),
+    "qdq_mlp_tiny": lambda rng: [Case(f"{batch}x{seq}", [{"x": rng.standard_normal((batch, seq, 48), dtype=np.float32)}])
+                                 for batch, seq in ((1, 5), (2, 9))],
     "vad_tiny": lambda rng: [voice_case("16 kHz, 3 chunks", rng, 16000, 64, 16, 3, 16),
                              voice_case("8 kHz, 3 chunks", rng, 8000, 24, 8, 3, 16, batch=2)],
 }

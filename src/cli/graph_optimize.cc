@@ -34,6 +34,7 @@ Status graph_optimize(const std::vector<std::string>& args) {
   if (out.empty()) return make_status(Code::invalid_argument, "--out: want the FILE to write");
 
   HR_ASSIGN_OR_RETURN(wanted.dims, given.parse_dims());
+  given.skip_passes.push_back("fuse_qdq");  // ONNX says arithmetic of 8 bits as quantized models say it already
   HR_ASSIGN_OR_RETURN(const onnx::Session session, given.open());
   const auto model = onnx::optimize(session, wanted);
   if (!model) return model.error().with_context(given.model);

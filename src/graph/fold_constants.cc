@@ -7,6 +7,7 @@
 #include "graph/interpret.h"
 #include "ops/host.h"
 #include "ops/movement.h"
+#include "ops/quantize_linear.h"
 
 namespace headrace {
 namespace {
@@ -207,10 +208,11 @@ bool is_candidate(Rewriter& graph, const Node& node) {
 
 }  // namespace
 
-Result<std::vector<ValueId>> fold_constants(Rewriter& graph, const Node& node) {
+Result<std::vector<ValueId>> fold_constants(Rewriter& graph, const Node& node, bool with_weights) {
   std::vector<ValueId> folded;
   constexpr int64_t kMany = int64_t{1} << 40;  // movements: whatever the inputs allow
   if (!is_candidate(graph, node) || !is_small_enough(graph, node, kMany)) return folded;
+  if (node.op == &ops::dequantize_linear && ops::is_8_bit(graph.type(node.inputs[0]).dtype) && !with_weights) return folded;
   int64_t bytes = 0;
   for (const ValueId output : node.outputs) bytes += bytes_of(graph.type(output));
   if (node.op != &ops::reshape && !graph.affords(bytes)) return folded;

@@ -81,6 +81,10 @@ struct LowerRow {
   Lower lower;
 };
 
+// A node with the attributes of Conv, of f32 images and weights of one or two dimensions as ONNX has them; `bias` may be kNone. Its output
+// has the dims of the node's output 0. kNone where there is no lowering.
+ValueId emit_conv(LowerContext& context, ValueId x, ValueId weight, ValueId bias);
+
 // The row for an operator of the standard domain; null when there is none.
 const LowerRow* find_lowering(std::string_view name);
 

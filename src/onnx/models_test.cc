@@ -1,5 +1,5 @@
-// Whole models in small: residual and inverted residual networks, BERT, a text detector, a voice detector. What they must give is ONNX
-// Runtime 1.31's (tests/golden/onnx_models, made by tools/golden/onnx_models.py).
+// Whole models in small: residual and inverted residual networks, BERT, a text detector, a voice detector, quantized ones. What they must
+// give is ONNX Runtime 1.31's (tests/golden/onnx_models, made by tools/golden/onnx_models.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,8 +55,16 @@ void expect_near(const Tensor& got, const Tensor& want) {
   }
 }
 
-void expect_golden_runs(const std::string& name, size_t num_runs) {
-  const auto session = Session::load(testing::golden_path("onnx_models/" + name + ".onnx"), {});
+// Outputs of quantized models are whole quanta: within one of them.
+void expect_within(const Tensor& got, const Tensor& want, float quantum) {
+  ASSERT_EQ(got.dims(), want.dims());
+  for (int64_t i = 0; i < want.elements(); ++i) {
+    ASSERT_NEAR(got.data<float>()[i], want.data<float>()[i], 1.01f * quantum) << "element " << i;
+  }
+}
+
+void expect_golden_runs(const std::string& name, size_t num_runs, float quantum = 0, const Session::Options& options = {}) {
+  const auto session = Session::load(testing::golden_path("onnx_models/" + name + ".onnx"), options);
   ASSERT_TRUE(session) << session.error().message();
   const std::map<int, Run> runs = read_runs(testing::golden_path("onnx_models/" + name + ".safetensors"));
   ASSERT_EQ(runs.size(), num_runs);
@@ -68,15 +76,16 @@ void expect_golden_runs(const std::string& name, size_t num_runs) {
     for (const auto& [output, want] : run.wanted) {
       SCOPED_TRACE(output);
       ASSERT_TRUE(outputs->contains(output));
-      expect_near(*outputs->at(output).tensor(), *want.tensor());
+      const Tensor &got = *outputs->at(output).tensor(), &wanted = *want.tensor();
+      quantum == 0 ? expect_near(got, wanted) : expect_within(got, wanted, quantum);
     }
   }
 }
 
 // The model as `graph optimize` writes it for the size of one run. Its operators are run by their references.
-Model expect_optimized(const std::string& name, int number, int64_t opset) {
+Model expect_optimized(const std::string& name, int number, int64_t opset, float quantum = 0) {
   SCOPED_TRACE(fmt::format("run {}, opset {}", number, opset));
-  const auto session = Session::load(testing::golden_path("onnx_models/" + name + ".onnx"), {});
+  const auto session = Session::load(testing::golden_path("onnx_models/" + name + ".onnx"), {.compile = {.skip_passes = {"fuse_qdq"}}});
   if (!session) {
     ADD_FAILURE() << session.error().message();
     return {};
@@ -102,7 +111,8 @@ Model expect_optimized(const std::string& name, int number, int64_t opset) {
   EXPECT_EQ(outputs->size(), run.wanted.size());
   for (const auto& [output, want] : run.wanted) {
     SCOPED_TRACE(output);
-    expect_near(*outputs->at(output).tensor(), *want.tensor());
+    const Tensor &got = *outputs->at(output).tensor(), &wanted = *want.tensor();
+    quantum == 0 ? expect_near(got, wanted) : expect_within(got, wanted, quantum);
   }
   return *std::move(model);
 }
@@ -121,6 +131,12 @@ TEST(Models, OptimizedBertGivesTheSame) {
   EXPECT_EQ(old.opsets.at(""), 21);
   EXPECT_LT(old.graph.nodes.size(), 257u / 2);
   EXPECT_EQ(count(recent, "Shape"), 0);
+}
+
+TEST(Models, OptimizedQuantizedNetworksStayQuantized) {
+  const Model image = expect_optimized("qdq_image_tiny", 1, 0, 0.05f), mlp = expect_optimized("qdq_mlp_tiny", 1, 0, 0.04f);
+  EXPECT_EQ(count(image, "QuantizeLinear"), 10);
+  EXPECT_EQ(count(mlp, "QuantizeLinear"), 5);
 }
 
 TEST(Models, AModelThatIsNoProgramIsNotOptimized) {
@@ -142,6 +158,42 @@ TEST(Models, AResidualNetworkGivesOnnxRuntimesLogits) { expect_golden_runs("resn
 TEST(Models, AnInvertedResidualNetworkGivesOnnxRuntimesLogits) { expect_golden_runs("mobilenet_tiny", 2); }
 TEST(Models, BertGivesOnnxRuntimesStatesOfPaddedTexts) { expect_golden_runs("bert_tiny", 2); }
 TEST(Models, ATextDetectorGivesOnnxRuntimesMapOfTwoSizes) { expect_golden_runs("ocr_tiny", 2); }
+// On 8-bit kernels, a library's and Headrace's own of each instruction set, and as the floats that the models are written in.
+TEST(Models, QuantizedNetworksGiveOnnxRuntimesQuanta) {
+  std::vector<Session::Options> ways(3);
+  ways[1].compile.library_kernels = false;
+  ways[2].compile.skip_passes = {"fuse_qdq"};
+  for (const Isa isa : {Isa::generic, Isa::avx2}) {
+    if (isa > detect_isa()) continue;
+    ways.push_back(ways[1]);
+    ways.back().compile.isa = isa;
+  }
+  for (const Session::Options& options : ways) {
+    SCOPED_TRACE(fmt::format("way {}", &options - ways.data()));
+    expect_golden_runs("qdq_image_tiny", 2, 0.05f, options);
+    expect_golden_runs("qdq_mlp_tiny", 2, 0.04f, options);
+  }
+}
+
+TEST(Models, QuantizedNetworksRunInEightBits) {
+  const auto session = Session::load(testing::golden_path("onnx_models/qdq_image_tiny.onnx"), {});
+  ASSERT_TRUE(session) << session.error().message();
+  const auto run = read_runs(testing::golden_path("onnx_models/qdq_image_tiny.safetensors")).at(0);
+  const Scope& scope = session->compiled()->scope();
+  std::vector<Value> values(scope.names.size());
+  values[static_cast<size_t>(scope.inputs[0])] = run.inputs.at("image");
+  const auto plan = session->compiled()->section().plan_for(values);
+  ASSERT_TRUE(plan) << plan.error().message();
+  std::map<std::string_view, int> nodes;
+  for (const headrace::Node& node : (*plan)->program->program->graph().nodes) ++nodes[node.op->name];
+  EXPECT_EQ(nodes["conv_q8"], 5);
+  EXPECT_EQ(nodes["gemm_q8"], 1);
+  EXPECT_EQ(nodes["add_q8"], 1);
+  EXPECT_EQ(nodes["conv"] + nodes["gemm"], 0);
+  EXPECT_EQ(nodes["quantize_linear"], 2);    // of the image, and behind the mean
+  EXPECT_EQ(nodes["dequantize_linear"], 2);  // before the mean, and of the logits
+}
+
 TEST(Models, AVoiceDetectorGivesOnnxRuntimesStatesAtBothRates) { expect_golden_runs("vad_tiny", 6); }
 
 }  // namespace

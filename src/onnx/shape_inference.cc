@@ -45,7 +45,7 @@ class Contents {
   // Computes the node where all inputs are constants, or moves what is known of their elements. Errors: those of the operator that the
   // contents cause.
   Status follow() {
-    if (!row_.traits.pure || !outputs_are_small()) return {};
+    if (!row_.traits.pure || keeps_constants() || !outputs_are_small()) return {};
     bool constant = true, single = false;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (inputs_[i].left_out) continue;
@@ -59,6 +59,8 @@ class Contents {
   }
 
  private:
+  // Weights of 8 bits stay what they are, however small: arithmetic of 8 bits (fuse_qdq) wants to see them.
+  bool keeps_constants() const { return row_.name == "DequantizeLinear"; }
   bool is_small(const Tensor& tensor) const { return tensor.elements() <= most_ && tensor.dtype() != DType::string; }
   bool is_moved(size_t input) const { return input < 32 && (row_.traits.moves >> input & 1) != 0; }
 

@@ -1,7 +1,10 @@
 // What infer() refuses, and that a refusal names the op, the input, what was wanted and what was got.
 #include <gmock/gmock.h>
 
+#include "ops/add_q8.h"
 #include "ops/attention.h"
+#include "ops/conv_q8.h"
+#include "ops/gemm_q8.h"
 #include "ops/op_table.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
@@ -73,6 +76,34 @@ TEST(Infer, HoldsAttentionToItsPool) {
 TEST(Infer, RefusesColumnsOutsideTheValue) {
   EXPECT_THAT(refusal(slice_columns, {f32({kTokens, 10})}, SliceColumnsAttrs{4, 12}),
               HasSubstr("columns 4..12"));
+}
+
+TEST(Infer, HoldsQuantizationsToTheirTypes) {
+  const auto of = [](DType dtype, Shape shape) { return ValueType::tensor(dtype, std::move(shape)); };
+  const auto x = f32({2, 3}), one = f32({1}), three = f32({3});
+  EXPECT_EQ(refusal(quantize_linear, {x, three, of(DType::i8, {3})}, QuantizeLinearAttrs{1}), "accepted");
+  EXPECT_THAT(refusal(quantize_linear, {x, three, of(DType::i8, {3})}, QuantizeLinearAttrs{0}), HasSubstr("each place of axis 0"));
+  EXPECT_THAT(refusal(quantize_linear, {x, three, of(DType::i8, {3})}, QuantizeLinearAttrs{2}), HasSubstr("axis 2: want 0 to 1"));
+  EXPECT_THAT(refusal(quantize_linear, {x, one, one}, QuantizeLinearAttrs{}), HasSubstr("want u8 or i8, got f32 [1]"));
+  EXPECT_THAT(refusal(dequantize_linear, {of(DType::u8, {2}), one, of(DType::i8, {1})}, QuantizeLinearAttrs{}), HasSubstr("want u8, as q"));
+  EXPECT_THAT(refusal(dequantize_linear, {of(DType::u8, {2}), one, of(DType::u8, {2})}, QuantizeLinearAttrs{}),
+              HasSubstr("as many zero points"));
+
+  const std::vector gemm_inputs{of(DType::u8, {2, 3}), of(DType::i8, {3, 4}), f32({4})};
+  const auto gemm = [&](Q8ProductAttrs q8) { return refusal(gemm_q8, gemm_inputs, GemmQ8Attrs{.q8 = std::move(q8)}); };
+  EXPECT_EQ(gemm({.x_zero = 255}), "accepted");
+  EXPECT_THAT(gemm({.x_zero = 256}), HasSubstr("x: a zero point of 256 in u8"));
+  EXPECT_THAT(gemm({.y = Quantization{DType::u8, 0.0f, 0}}), HasSubstr("y: a scale of 0: want one above 0"));
+  EXPECT_THAT(gemm({.y = Quantization{DType::f32, 1.0f, 0}}), HasSubstr("a quantization to f32"));
+  EXPECT_THAT(refusal(gemm_q8, {x, of(DType::i8, {3, 4}), f32({4})}, GemmQ8Attrs{}), HasSubstr("input 0 (x): want u8 or i8, got f32"));
+  EXPECT_THAT(refusal(gemm_q8, {of(DType::u8, {2, 3}), of(DType::i8, {4, 4}), f32({4})}, GemmQ8Attrs{}),
+              HasSubstr("a has 3 columns and b 4"));
+  EXPECT_THAT(refusal(gemm_q8, {of(DType::u8, {2, 3}), of(DType::i8, {3, 4}), f32({1})}, GemmQ8Attrs{}), HasSubstr("input 2 (scale)"));
+  EXPECT_THAT(refusal(conv_q8, {of(DType::u8, {1, 2, 2, 3}), of(DType::i8, {4, 3, 3, 3}), f32({4})}, ConvQ8Attrs{}),
+              AllOf(HasSubstr("conv_q8"), HasSubstr("shorter than the window")));
+  EXPECT_THAT(refusal(add_q8, {of(DType::u8, {2}), of(DType::u8, {1})}, AddQ8Attrs{}), HasSubstr("want one shape, got [2] and [1]"));
+  EXPECT_THAT(refusal(add_q8, {of(DType::u8, {2}), of(DType::u8, {2})}, AddQ8Attrs{.activation = UnaryAttrs{UnaryKind::tanh}}),
+              HasSubstr("want relu or clip"));
 }
 
 TEST(Infer, GivesShapesInSymbols) {

@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/add_q8.h"
 #include "ops/attention.h"
 #include "ops/binary.h"
 #include "ops/conv.h"
+#include "ops/conv_q8.h"
 #include "ops/elementwise.h"
 #include "ops/embed.h"
 #include "ops/gemm.h"
+#include "ops/gemm_q8.h"
 #include "ops/host.h"
 #include "ops/kernel_lists.h"
 #include "ops/layer_norm.h"
@@ -18,6 +21,7 @@
 #include "ops/movement.h"
 #include "ops/pool.h"
 #include "ops/pool_2d.h"
+#include "ops/quantize_linear.h"
 #include "ops/reduce.h"
 #include "ops/resize_2d.h"
 #include "ops/rms_norm.h"

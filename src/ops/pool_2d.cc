@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/quantize_linear.h"
 #include "ops/window.h"
 
 namespace headrace::ops {
@@ -17,7 +18,8 @@ Windows windows_of(const Pool2dAttrs& a, int axis) {
 Result<std::vector<ValueType>> infer_pool(std::span<const ValueType> inputs, const Attrs& attrs) {
   const auto& a = attrs.as<Pool2dAttrs>();
   InputCheck check("pool_2d", inputs, {"x"});
-  check.tensor(0, DType::f32, 4).constant_dims();
+  const bool in_8_bits = check.ok() && a.kind == Kind::max && is_8_bit(inputs[0].dtype);
+  check.tensor(0, in_8_bits ? inputs[0].dtype : DType::f32, 4).constant_dims();
   for (int axis = 0; axis < 2; ++axis) check_windows(check, windows_of(a, axis));
   if (!check.ok()) return check.outputs({});
   const Shape& x = inputs[0].shape;
@@ -30,7 +32,7 @@ Result<std::vector<ValueType>> infer_pool(std::span<const ValueType> inputs, con
     out.push_back(count);
   }
   out.push_back(x[3]);
-  return check.outputs({ValueType::tensor(DType::f32, out)});
+  return check.outputs({ValueType::tensor(inputs[0].dtype, out)});
 }
 
 Cost cost_pool(const NodeSizes& sizes) {
@@ -47,7 +49,7 @@ void reference_pool(const Attrs& attrs, std::span<const HostValue> inputs, std::
   for (int64_t i = 0; i < static_cast<int64_t>(out.values.size()); ++i) {
     const int64_t c = i % channels, ow = i / channels % out.dims[2], oh = i / channels / out.dims[2] % out.dims[1];
     const int64_t n = i / channels / out.dims[2] / out.dims[1];
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    double largest = is_8_bit(out.dtype) ? range_of(out.dtype).low : -std::numeric_limits<double>::infinity(), sum = 0;
     int64_t inside = 0, padded = 0;
     for (int64_t kh = 0; kh < a.window[0]; ++kh) {
       const int64_t ih = oh * a.stride[0] - a.pads[0] + kh * a.dilation[0];
@@ -105,6 +107,13 @@ std::vector<OpCase> cases_pool() {
       const std::string_view suffix = kind == Kind::max ? "max" : count_pads ? "average_with_pads" : "average";
       cases.push_back(
           {.name = fmt::format("{}_{}", size.name, suffix), .attrs = attrs, .inputs = {{.dims = size.x}}, .bench = size.bench});
+      if (kind != Kind::max) continue;
+      for (const DType dtype : {DType::u8, DType::i8}) {
+        cases.push_back({.name = fmt::format("{}_{}_{}", size.name, suffix, dtype_name(dtype)),
+                         .attrs = attrs,
+                         .inputs = {{.dtype = dtype, .dims = size.x, .scale = dtype == DType::u8 ? 256.0 : 128.0}},
+                         .bench = size.bench && dtype == DType::u8});
+      }
     }
   }
   return cases;

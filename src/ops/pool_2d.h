@@ -1,5 +1,6 @@
 #pragma once
-// pool_2d(x f32 [N, H, W, C]) -> f32 [N, OH, OW, C]: the largest or the mean of each window, channels last. Dims as conv.h's, with
+// pool_2d(x [N, H, W, C]) -> [N, OH, OW, C], f32: the largest or the mean of each window, channels last. max also in u8 and i8, where
+// the largest of a window of pads alone is the lowest number. Dims as conv.h's, with
 // `ceil_mode` rounded up where the last window still starts inside the image or its begin pad. max: pads never win. average: divides by
 // the elements inside the image, or with count_pads by those inside image and pads.
 

@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, ::testing::ValuesIn(all_ops().begin(), al
 TEST(OneDnnPlugin, ServesConvolutionsAndProducts) {
   const auto plugin = load_onednn_plugin();
   if (!plugin) GTEST_SKIP() << plugin.error().message();
-  for (const char* name : {"conv", "conv_transpose", "gemm"}) {
+  for (const char* name : {"conv", "conv_transpose", "gemm", "conv_q8", "gemm_q8"}) {
     const Op& op = *find_op(name);
     int served = 0, cases = 0;
     for (const OpCase& one : op.cases()) {

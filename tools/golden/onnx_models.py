@@ -35,7 +35,7 @@ def main():
 
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, make in onnx_graphs.SMALL.items():
+    for name, make in (onnx_graphs.SMALL | onnx_graphs.QUANTIZED).items():
         model = make().SerializeToString()
         session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
         golden, count = {}, 0

@@ -13,6 +13,7 @@
 #include "graph/passes/simplify_shapes.h"
 #include "ops/gemm.h"
 #include "ops/movement.h"
+#include "ops/quantize_linear.h"
 #include "ops/reduce.h"
 
 namespace headrace::passes {
@@ -106,6 +107,9 @@ class Attempt {
     return node.op == &ops::transpose || node.op == &ops::reshape || node.op == &ops::slice || node.op == &ops::concat;
   }
 
+  static bool is_quantization(const Node& node) { return node.op == &ops::quantize_linear || node.op == &ops::dequantize_linear; }
+  bool has_one_scale(const Node& node) { return graph_.type(node.inputs[1]).shape[0] == Dim(1); }
+
   // ---- down ----
 
   // Whether u with transpose(u, perm) = value is there without moving an element of a computed value. Missing leading axes count as 1.
@@ -141,7 +145,8 @@ class Attempt {
     const Perm perm = perm_of(*transpose);
     const std::optional<Attrs> attrs = attrs_above(node, perm);
     if (!attrs) return kNone;
-    const size_t num_moved = node.op == &ops::gather ? 1 : node.inputs.size();  // gather's index stays
+    // gather's index stays, scales and zero points do.
+    const size_t num_moved = node.op == &ops::gather || is_quantization(node) ? 1 : node.inputs.size();
     for (size_t index = 0; index < num_moved; ++index) {
       if (!undoes(node.inputs[index], perm)) return kNone;
     }
@@ -153,6 +158,7 @@ class Attempt {
   // The attributes of `node` before a transpose by `perm` instead of behind it; nothing for nodes that do not commute with it.
   std::optional<Attrs> attrs_above(const Node& node, const Perm& perm) {
     if (graph_.type(node.outputs[0]).shape.rank() != static_cast<int>(perm.size())) return std::nullopt;
+    if (is_quantization(node)) return has_one_scale(node) ? std::optional(node.attrs) : std::nullopt;
     if (node.op == &ops::unary || node.op == &ops::cast || node.op == &ops::binary || node.op == &ops::where) return node.attrs;
     if (node.op == &ops::softmax) return perm.back() + 1 == static_cast<int32_t>(perm.size()) ? std::optional(node.attrs) : std::nullopt;
     if (node.op == &ops::concat) return Attrs(ops::ConcatAttrs{perm[node.attrs.as<ops::ConcatAttrs>().axis]});
@@ -279,7 +285,8 @@ class Attempt {
     return result;
   }
 
-  // transpose(f(g(a, b))) as f(g(transpose(a), transpose(b))) where fewer elements move so. f: unary nodes that nothing else reads.
+  // transpose(f(g(a, b))) as f(g(transpose(a), transpose(b))) where fewer elements move so. f: nodes of one
+  // operand that nothing else reads.
   ValueId hoisted(const Node& node) {
     const Perm perm = perm_of(node), back = movements::inverse(perm);
     constexpr size_t kMaxChain = 8;
@@ -287,7 +294,7 @@ class Attempt {
     ValueId value = node.inputs[0];
     const Node* joint = nullptr;
     while (chain.size() <= kMaxChain && graph_.num_uses(value) == 1 && (joint = graph_.producer(value)) != nullptr &&
-           (joint->op == &ops::unary || joint->op == &ops::cast)) {
+           (joint->op == &ops::unary || joint->op == &ops::cast || (is_quantization(*joint) && has_one_scale(*joint)))) {
       chain.push_back(joint);
       value = joint->inputs[0];
     }
@@ -303,7 +310,9 @@ class Attempt {
     for (ValueId& input : inputs) input = transposed(input, perm, joint->name);
     ValueId result = graph_.add(*joint->op, *attrs, inputs, joint->name);
     for (auto link = chain.rbegin(); link != chain.rend(); ++link) {
-      result = graph_.add(*(*link)->op, (*link)->attrs, {result}, (*link)->name);
+      std::vector<ValueId> of_link = (*link)->inputs;
+      of_link[0] = result;
+      result = graph_.add(*(*link)->op, (*link)->attrs, std::move(of_link), (*link)->name);
     }
     return result;
   }

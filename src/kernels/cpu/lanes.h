@@ -47,8 +47,15 @@ HR_INLINE Lanes load(const bf16* p) {
 HR_INLINE Lanes load(const int8_t* p) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
 }
+HR_INLINE Lanes load(const uint8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
 HR_INLINE void store(float* p, Lanes a) {
   _mm512_storeu_ps(p, a.v);
+}
+// The same as for int8_t; values in [0, 255].
+HR_INLINE void store(uint8_t* p, Lanes a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
 }
 // To the nearest integer, halves to even; values in [-128, 127].
 HR_INLINE void store(int8_t* p, Lanes a) {
@@ -150,9 +157,21 @@ HR_INLINE Lanes load(const int8_t* p) {
   const __m256i hi = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)));
   return {_mm256_cvtepi32_ps(lo), _mm256_cvtepi32_ps(hi)};
 }
+HR_INLINE Lanes load(const uint8_t* p) {
+  const __m256i lo = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m256i hi = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)));
+  return {_mm256_cvtepi32_ps(lo), _mm256_cvtepi32_ps(hi)};
+}
 HR_INLINE void store(float* p, Lanes a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
+}
+// The same as for int8_t; values in [0, 255].
+HR_INLINE void store(uint8_t* p, Lanes a) {
+  const __m256i lo = _mm256_cvtps_epi32(a.lo), hi = _mm256_cvtps_epi32(a.hi);
+  const __m128i low = _mm_packs_epi32(_mm256_castsi256_si128(lo), _mm256_extracti128_si256(lo, 1));
+  const __m128i high = _mm_packs_epi32(_mm256_castsi256_si128(hi), _mm256_extracti128_si256(hi, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(low, high));
 }
 // To the nearest integer, halves to even; values in [-128, 127].
 HR_INLINE void store(int8_t* p, Lanes a) {
@@ -292,8 +311,24 @@ HR_INLINE Lanes load(const int8_t* p) {
     return __builtin_convertvector(codes, Quad);
   });
 }
+HR_INLINE Lanes load(const uint8_t* p) {
+  return each([&](int i) {
+    uint8_t __attribute__((vector_size(4))) codes;
+    std::memcpy(&codes, p + 4 * i, sizeof codes);
+    return __builtin_convertvector(codes, Quad);
+  });
+}
 HR_INLINE void store(float* p, Lanes a) {
   std::memcpy(p, &a, sizeof a);
+}
+// The same as for int8_t; values in [0, 255].
+HR_INLINE void store(uint8_t* p, Lanes a) {
+  for (int i = 0; i < kLanes; ++i) {
+    const float shifted = a.v[i / 4][i % 4] + 12582912.0f;
+    int32_t bits;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    p[i] = static_cast<uint8_t>(bits);
+  }
 }
 // To the nearest integer, halves to even; values in [-128, 127].
 HR_INLINE void store(int8_t* p, Lanes a) {

@@ -2,7 +2,7 @@
 // a window of 9 taps reads L1 at two lines a cycle and memory is the bound.
 #include "ops/pool_2d.h"
 
-#include "kernels/cpu/row.h"
+#include "kernels/cpu/lanes8.h"
 
 HR_BEGIN_KERNELS
 namespace {
@@ -30,27 +30,52 @@ Taps taps_at(const Pool2dAttrs& a, int axis, int64_t size, int64_t out) {
   return taps;
 }
 
+// What a maximum starts from.
+template <class T>
+constexpr float kLowest = kMinusInfinity;
+template <>
+constexpr float kLowest<uint8_t> = 0.0f;
+template <>
+constexpr float kLowest<int8_t> = -128.0f;
+
+template <class T>
+HR_INLINE Lanes load_channels(const T* p, int n) {
+  if constexpr (sizeof(T) == 1) {
+    return load_some8(p, n);
+  } else {
+    return load_some(p, n);
+  }
+}
+template <class T>
+HR_INLINE void store_channels(T* p, Lanes a, int n) {
+  if constexpr (sizeof(T) == 1) {
+    store_some8(p, a, n);
+  } else {
+    store_some(p, a, n);
+  }
+}
+
 // kVectors lanes of channels of one window.
-template <bool kMax, int kVectors>
-HR_INLINE void pool_lanes(const float* x, int64_t row_step, int64_t column_step, const Taps& rows, const Taps& columns, float divisor,
-                          float* out, int count) {
+template <bool kMax, int kVectors, class T>
+HR_INLINE void pool_lanes(const T* x, int64_t row_step, int64_t column_step, const Taps& rows, const Taps& columns, float divisor,
+                          T* out, int count) {
   Lanes acc[kVectors];
-  for (int v = 0; v < kVectors; ++v) acc[v] = broadcast(kMax ? kMinusInfinity : 0.0f);
+  for (int v = 0; v < kVectors; ++v) acc[v] = broadcast(kMax ? kLowest<T> : 0.0f);
   for (int64_t h = 0; h < rows.count; ++h) {
-    const float* at = x + h * row_step;
+    const T* at = x + h * row_step;
     for (int64_t w = 0; w < columns.count; ++w, at += column_step) {
       for (int v = 0; v < kVectors; ++v) {
-        const Lanes value = load_some(at + v * kLanes, kVectors == 1 ? count : kLanes);
+        const Lanes value = load_channels(at + v * kLanes, kVectors == 1 ? count : kLanes);
         acc[v] = kMax ? max(acc[v], value) : acc[v] + value;
       }
     }
   }
   for (int v = 0; v < kVectors; ++v) {
-    store_some(out + v * kLanes, kMax ? acc[v] : acc[v] / broadcast(divisor), kVectors == 1 ? count : kLanes);
+    store_channels(out + v * kLanes, kMax ? acc[v] : acc[v] / broadcast(divisor), kVectors == 1 ? count : kLanes);
   }
 }
 
-template <bool kMax>
+template <bool kMax, class T>
 void run_kind(const Pool2dAttrs& a, const NodeArgs& args, Team& team) {
   const TensorView& x = args.inputs[0].tensor;
   const TensorView& out = args.outputs[0].tensor;
@@ -70,15 +95,15 @@ void run_kind(const Pool2dAttrs& a, const NodeArgs& args, Team& team) {
     for (int64_t ow = 0; ow < out.dims[2]; ++ow) {
       const Taps columns = taps_at(a, 1, x.dims[2], ow);
       const float divisor = static_cast<float>(a.count_pads ? rows.padded * columns.padded : rows.count * columns.count);
-      const float* from = x.as<float>() + n * x.strides[0] + rows.first * x.strides[1] + columns.first * x.strides[2];
-      float* to = out.as<float>() + n * out.strides[0] + oh * out.strides[1] + ow * out.strides[2];
+      const T* from = x.as<T>() + n * x.strides[0] + rows.first * x.strides[1] + columns.first * x.strides[2];
+      T* to = out.as<T>() + n * out.strides[0] + oh * out.strides[1] + ow * out.strides[2];
       int64_t c = begin;
       for (; c + kGrain <= end; c += kGrain) {
-        pool_lanes<kMax, 4>(from + c, row_step, column_step, rows, columns, divisor, to + c, kLanes);
+        pool_lanes<kMax, 4, T>(from + c, row_step, column_step, rows, columns, divisor, to + c, kLanes);
       }
       for (; c < end; c += kLanes) {
         const int count = static_cast<int>(end - c < kLanes ? end - c : kLanes);
-        pool_lanes<kMax, 1>(from + c, row_step, column_step, rows, columns, divisor, to + c, count);
+        pool_lanes<kMax, 1, T>(from + c, row_step, column_step, rows, columns, divisor, to + c, count);
       }
     }
   }
@@ -87,10 +112,13 @@ void run_kind(const Pool2dAttrs& a, const NodeArgs& args, Team& team) {
 void run_pool(const StepContext&, const NodeArgs& args, Team& team) {
   const auto& a = args.attrs.as<Pool2dAttrs>();
   if (a.kind == Pool2dAttrs::Kind::max) {
-    run_kind<true>(a, args, team);
-  } else {
-    run_kind<false>(a, args, team);
+    switch (args.inputs[0].tensor.dtype) {
+      case DType::u8: return run_kind<true, uint8_t>(a, args, team);
+      case DType::i8: return run_kind<true, int8_t>(a, args, team);
+      default: return run_kind<true, float>(a, args, team);
+    }
   }
+  run_kind<false, float>(a, args, team);
 }
 
 constexpr Kernel kPool{.op = &ops::pool_2d, .name = kIsaName, .isa = kIsa, .priority = kIsaPriority, .run = run_pool};

@@ -11,5 +11,7 @@ inline constexpr int kPriority = 100;
 PluginKernel conv_kernel();
 PluginKernel conv_transpose_kernel();
 PluginKernel gemm_kernel();
+PluginKernel conv_q8_kernel();
+PluginKernel gemm_q8_kernel();
 
 }  // namespace headrace::onednn

@@ -29,7 +29,7 @@ bool run_team(int size, void (*work)(void* context, int rank), void* context) {
 extern "C" __attribute__((visibility("default"))) const headrace::LibraryPlugin* headrace_library_plugin() {
   using namespace headrace;
   using namespace headrace::onednn;
-  static const PluginKernel kernels[] = {conv_kernel(), conv_transpose_kernel(), gemm_kernel()};
+  static const PluginKernel kernels[] = {conv_kernel(), conv_transpose_kernel(), gemm_kernel(), conv_q8_kernel(), gemm_q8_kernel()};
   static const std::string name = [] {
     const dnnl_version_t* version = dnnl_version();
     return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch);

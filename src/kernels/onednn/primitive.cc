@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace headrace::onednn {
 namespace {
@@ -45,8 +46,8 @@ std::string text_of(const Dims& dims) {
 
 // Says all that the bytes of a blocked layout depend on.
 std::string form_of(const Desc& desc) {
-  return fmt::format("oneDNN f32 [{}] padded [{}] strides [{}] blocks [{}] of [{}]", text_of(desc.get_dims()),
-                     text_of(desc.get_padded_dims()), text_of(desc.get_strides()), text_of(desc.get_inner_blks()),
+  return fmt::format("oneDNN {} [{}] padded [{}] strides [{}] blocks [{}] of [{}]", desc.get_data_type() == kF32 ? "f32" : "s8",
+                     text_of(desc.get_dims()), text_of(desc.get_padded_dims()), text_of(desc.get_strides()), text_of(desc.get_inner_blks()),
                      text_of(desc.get_inner_idxs()));
 }
 
@@ -96,7 +97,43 @@ bool Prepared::reads(int input) const {
   return std::ranges::any_of(operands, [&](const Operand& operand) { return operand.input == input && operand.packed == nullptr; });
 }
 
-Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted) {
+dnnl::memory::data_type type_of(DType dtype) {
+  using Type = dnnl::memory::data_type;
+  return dtype == DType::u8 ? Type::u8 : dtype == DType::i8 ? Type::s8 : Type::f32;
+}
+
+PostOps post_ops(const ops::Q8ProductAttrs& q8, int scales_mask, const Desc& output) {
+  // The residual is f32, whatever the output is.
+  PostOps made = post_ops(q8.epilogue, 3, 1.0f, std::nullopt, Desc(output.get_dims(), kF32, output.get_strides()));
+  made.attr.set_scales_mask(DNNL_ARG_WEIGHTS, scales_mask);
+  if (q8.x_zero != 0) made.attr.set_zero_points_mask(DNNL_ARG_SRC, 0);
+  if (q8.y) made.attr.set_scales_mask(DNNL_ARG_DST, 0);
+  if (q8.y && q8.y->zero != 0) made.attr.set_zero_points_mask(DNNL_ARG_DST, 0);
+  return made;
+}
+
+void add_q8_operands(const NodeSetup& setup, const ops::Q8ProductAttrs& q8, const Desc& x, const Desc& output, const PostOps& post,
+                     Prepared::Operand weight, Prepared& state) {
+  const auto scalar = [&](int argument, auto value, dnnl::memory::data_type type) {
+    const std::shared_ptr<std::byte[]> bytes(new std::byte[sizeof value]);
+    std::memcpy(bytes.get(), &value, sizeof value);
+    state.operands.push_back({argument, 0, Desc({1}, type, Tag::x), bytes});
+  };
+  using Type = dnnl::memory::data_type;
+  const Desc scales({setup.sizes.inputs[2].shape[0].constant()}, kF32, Tag::x);
+  state.operands = {{DNNL_ARG_SRC, 0, x, nullptr},
+                    std::move(weight),
+                    {DNNL_ARG_DST, -1, output, nullptr},
+                    {DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, 2, scales, nullptr}};
+  if (q8.x_zero != 0) scalar(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, q8.x_zero, Type::s32);
+  if (q8.y) scalar(DNNL_ARG_ATTR_SCALES | DNNL_ARG_DST, q8.y->scale, Type::f32);
+  if (q8.y && q8.y->zero != 0) scalar(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_DST, q8.y->zero, Type::s32);
+  for (size_t i = 0; i < post.operands.size(); ++i) {
+    state.operands.push_back({post.operands[i].first, post.operands[i].second, post.descs[i], nullptr});
+  }
+}
+
+Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted, std::string_view more) {
   Prepared::Operand operand{DNNL_ARG_WEIGHTS, input, wanted, nullptr};
   const std::byte* constant = setup.constants[input];
   if (constant == nullptr || plain == wanted) return operand;
@@ -111,7 +148,8 @@ Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, cons
       failed = true;
     }
   };
-  HR_ASSIGN_OR_RETURN(operand.packed, setup.packed.get({constant, plain.get_size()}, form_of(wanted), wanted.get_size(), pack));
+  HR_ASSIGN_OR_RETURN(operand.packed,
+                      setup.packed.get({constant, plain.get_size()}, form_of(wanted) + std::string(more), wanted.get_size(), pack));
   if (failed) return error(Code::internal, "oneDNN could not pack input {}", input);
   return operand;
 }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "ops/epilogue.h"
+#include "ops/q8.h"
 
 namespace headrace::onednn {
 
@@ -13,6 +13,7 @@ using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 using Desc = dnnl::memory::desc;
 inline constexpr auto kF32 = dnnl::memory::data_type::f32;
+dnnl::memory::data_type type_of(DType dtype);  // f32, u8 or i8
 
 const dnnl::engine& cpu_engine();
 
@@ -27,6 +28,8 @@ struct PostOps {
   std::vector<Desc> descs;                    // of each
 };
 PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, std::optional<Desc> bias, const Desc& output);
+// The same for 8-bit products, whose scales (input 2) go with the weight's dims of `scales_mask`: zero points and scales too.
+PostOps post_ops(const ops::Q8ProductAttrs& q8, int scales_mask, const Desc& output);
 
 // A primitive with all that a run needs but pointers, which it keeps from run to run: one run at a time.
 class Prepared final : public KernelState {
@@ -47,9 +50,13 @@ class Prepared final : public KernelState {
   std::vector<dnnl_exec_arg_t> list;
 };
 
-// Input `input` as the primitive wants it: packed where it is a constant in another form than `plain`. Errors: resource_exhausted; throws
-// dnnl::error.
-Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted);
+// Input `input` as the primitive wants it: packed where it is a constant in another form than `plain`. `more`: what the packed bytes
+// depend on beyond the form. Errors: resource_exhausted; throws dnnl::error.
+Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted,
+                                         std::string_view more = {});
+// The operands of an 8-bit product but for its bias, when `post` is its own: x, weight, output, scales, zero points, residual.
+void add_q8_operands(const NodeSetup& setup, const ops::Q8ProductAttrs& q8, const Desc& x, const Desc& output, const PostOps& post,
+                     Prepared::Operand weight, Prepared& state);
 
 // Runs `args.state`. Failures go to the step's errors.
 void run_prepared(const StepContext& step, const NodeArgs& args, Team& team);

@@ -37,33 +37,27 @@ void set_image(LowerContext& context, ValueId value) {
 }
 
 // x, weight and, where it is there, bias.
-std::vector<ValueId> conv_inputs(LowerContext& context) {
-  std::vector<ValueId> inputs = {context.to_channels_last(as_image(context, context.input(0))), as_image(context, context.input(1))};
-  if (context.has_input(2)) inputs.push_back(context.input(2));
+std::vector<ValueId> conv_inputs(LowerContext& context, ValueId x, ValueId weight, ValueId bias) {
+  std::vector<ValueId> inputs = {context.to_channels_last(as_image(context, x)), as_image(context, weight)};
+  if (bias != kNone) inputs.push_back(bias);
   return inputs;
 }
+ValueId bias_of(LowerContext& context) { return context.has_input(2) ? context.input(2) : kNone; }
 
-Dims kernel_of(const LowerContext& context) {
-  const Dims weight = context.dims(1);
-  return Dims(weight.begin() + 2, weight.end());
-}
+Dims kernel_of(const Dims& weight) { return Dims(weight.begin() + 2, weight.end()); }
 
 bool conv(LowerContext& context) {
-  if (!is_image(context) || context.rank(1) != context.rank(0)) return false;
-  const Dims x = context.dims(0);
-  const Result<Window> window = make_window(context, std::span(x).subspan(2), kernel_of(context));
-  const Result<int64_t> groups = context.integer("group", 1);
-  if (!window || !groups) return false;
-  ops::ConvAttrs attrs{.stride = both(window->strides, int64_t{1}), .dilation = both(window->dilations, int64_t{1}), .pads = pads_of(*window), .groups = *groups};
-  attrs.epilogue.bias = context.has_input(2);
-  set_image(context, context.emit(ops::conv, attrs, conv_inputs(context)));
+  if (!is_image(context)) return false;
+  const ValueId y = emit_conv(context, context.input(0), context.input(1), bias_of(context));
+  if (y == kNone) return false;
+  context.set(0, y);
   return true;
 }
 
 bool conv_transpose(LowerContext& context) {
   if (!is_image(context) || context.rank(1) != context.rank(0)) return false;
   const Dims x = context.dims(0);
-  Result<Window> window = window_attributes(context, std::span(x).subspan(2), kernel_of(context));
+  Result<Window> window = window_attributes(context, std::span(x).subspan(2), kernel_of(context.dims(1)));
   const Result<int64_t> groups = context.integer("group", 1);
   const Result<Dims> extra = context.NodeReader::integers("output_padding", Dims(x.size() - 2, 0));
   const Result<std::string> auto_pad = context.text("auto_pad", "NOTSET");
@@ -75,7 +69,7 @@ bool conv_transpose(LowerContext& context) {
                        .output_pad = both(*extra, int64_t{0}),
                        .groups = *groups};
   attrs.epilogue.bias = context.has_input(2);
-  set_image(context, context.emit(ops::conv_transpose, attrs, conv_inputs(context)));
+  set_image(context, context.emit(ops::conv_transpose, attrs, conv_inputs(context, context.input(0), context.input(1), bias_of(context))));
   return true;
 }
 
@@ -151,6 +145,21 @@ constexpr LowerRow kRows[] = {
 };
 
 }  // namespace
+
+ValueId emit_conv(LowerContext& context, ValueId x, ValueId weight, ValueId bias) {
+  const Dims x_dims = context.dims_of(x), weight_dims = context.dims_of(weight);
+  if ((x_dims.size() != 3 && x_dims.size() != 4) || weight_dims.size() != x_dims.size()) return kNone;
+  const Result<Window> window = make_window(context, std::span(x_dims).subspan(2), kernel_of(weight_dims));
+  const Result<int64_t> groups = context.integer("group", 1);
+  if (!window || !groups) return kNone;
+  ops::ConvAttrs attrs{.stride = both(window->strides, int64_t{1}),
+                       .dilation = both(window->dilations, int64_t{1}),
+                       .pads = pads_of(*window),
+                       .groups = *groups};
+  attrs.epilogue.bias = bias != kNone;
+  const ValueId y = context.emit(ops::conv, attrs, conv_inputs(context, x, weight, bias));
+  return context.reshape(context.to_channels_first(y), context.output_dims(0));
+}
 
 std::span<const LowerRow> lower_windows();
 std::span<const LowerRow> lower_windows() { return kRows; }
