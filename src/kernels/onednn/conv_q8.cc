@@ -60,7 +60,11 @@ Result<std::shared_ptr<Prepared>> make(const NodeSetup& setup) {
   return state;
 }
 
-Result<std::shared_ptr<const KernelState>> prepare(const NodeSetup& setup) { return guarded(setup, "conv_q8", make); }
+Result<std::shared_ptr<const KernelState>> prepare(const NodeSetup& setup) {
+  const Shape& out = setup.sizes.outputs[0].shape;
+  const double weights = static_cast<double>(setup.sizes.inputs[1].shape.elements(setup.sizes.bindings));
+  return guarded(setup, "conv_q8", 2.0 * weights * static_cast<double>(out[0].constant() * out[1].constant() * out[2].constant()), make);
+}
 
 bool supports(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
   const auto& a = attrs.as<ops::ConvQ8Attrs>();

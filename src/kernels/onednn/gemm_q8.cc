@@ -45,7 +45,11 @@ Result<std::shared_ptr<Prepared>> make(const NodeSetup& setup) {
   return state;
 }
 
-Result<std::shared_ptr<const KernelState>> prepare(const NodeSetup& setup) { return guarded(setup, "gemm_q8", make); }
+Result<std::shared_ptr<const KernelState>> prepare(const NodeSetup& setup) {
+  const Shape &x = setup.sizes.inputs[0].shape, &out = setup.sizes.outputs[0].shape;
+  const double depth = static_cast<double>(x[x.rank() - 1].constant());
+  return guarded(setup, "gemm_q8", 2.0 * depth * static_cast<double>(out.elements(setup.sizes.bindings)), make);
+}
 
 bool supports(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
   const auto& g = attrs.as<ops::GemmQ8Attrs>();
