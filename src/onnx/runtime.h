@@ -1,11 +1,13 @@
 #pragma once
 // What the compiled graphs of one session share: the device's queue, one arena, packed constants, and the choices of the build.
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/buffer.h"
@@ -39,6 +41,26 @@ class PackedStore final : public PackedConstants {
   std::map<std::pair<const std::byte*, std::string>, std::weak_ptr<const std::byte[]>> kept_;  // guarded by mutex_
 };
 
+// Nodes of plans that are kept, counted as long as this lives.
+class PlanShare {
+ public:
+  PlanShare() = default;
+  PlanShare(std::atomic<int64_t>& total, int64_t nodes) : total_(&total), nodes_(nodes) { total += nodes; }
+  PlanShare(PlanShare&& other) noexcept { *this = std::move(other); }
+  PlanShare& operator=(PlanShare&& other) noexcept {
+    std::swap(total_, other.total_);
+    std::swap(nodes_, other.nodes_);
+    return *this;
+  }
+  ~PlanShare() {
+    if (total_ != nullptr) *total_ -= nodes_;
+  }
+
+ private:
+  std::atomic<int64_t>* total_ = nullptr;
+  int64_t nodes_ = 0;
+};
+
 class SessionRuntime {
  public:
   SessionRuntime(std::shared_ptr<runtime::DeviceQueue> queue, std::string model, CompileOptions options);
@@ -52,6 +74,10 @@ class SessionRuntime {
   // Why no library's kernels are there; ok where they are, or are not wanted.
   const Status& library_status() const { return library_status_; }
 
+  // A plan of `nodes` nodes, and what all plans of the session have.
+  PlanShare count_plan(int64_t nodes) { return PlanShare(planned_nodes_, nodes); }
+  int64_t planned_nodes() const { return planned_nodes_; }
+
   // Runs a program that has been prepared. Its outputs are read by `read` while nobody else uses the arena. `node_seconds` as
   // Program::run has it. Errors: resource_exhausted for the arena; what kernels report, with the node's name.
   Status run(runtime::Program& program, const std::vector<void*>& inputs, std::vector<double>* node_seconds,
@@ -63,6 +89,7 @@ class SessionRuntime {
   const std::string model_;
   const CompileOptions options_;
   PackedStore packed_;
+  std::atomic<int64_t> planned_nodes_ = 0;
   LentThreads lent_ = nullptr;
   Status library_status_;
   mutable std::mutex mutex_;

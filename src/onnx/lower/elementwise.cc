@@ -99,7 +99,7 @@ bool mean(LowerContext& context) {
 }
 
 // The slope goes to the right of the channels: unidirectional, as numpy's rule has it.
-bool prelu(LowerContext& context) { return context.rank(1) <= context.rank(0) && pair<BinaryKind::prelu>(context); }
+bool prelu(LowerContext& context) { return goes_into(context.dims(1), context.dims(0)) && pair<BinaryKind::prelu>(context); }
 
 bool where(LowerContext& context) {
   if (context.dtype(0) != DType::boolean || context.dtype(1) != context.dtype(2)) return false;

@@ -61,13 +61,13 @@ bool slice(LowerContext& context) {
     if (context.has_input(3) && !(axes = context.integers(3))) return false;
     if (context.has_input(4) && !(steps = context.integers(4))) return false;
   }
-  if (!starts) return false;
+  if (!starts || (axes && axes->size() != starts->size()) || (steps && steps->size() != starts->size())) return false;
   std::vector<int64_t> begin(dims.size(), 0), step(dims.size(), 1);
   for (size_t i = 0; i < starts->size(); ++i) {
-    const Result<int> axis = normalize_axis(axes ? axes->at(i) : static_cast<int64_t>(i), context.rank(0));
+    const Result<int> axis = normalize_axis(axes ? (*axes)[i] : static_cast<int64_t>(i), context.rank(0));
     if (!axis) return false;
     const auto at = static_cast<size_t>(*axis);
-    step[at] = steps ? steps->at(i) : 1;
+    step[at] = steps ? (*steps)[i] : 1;
     const int64_t from = (*starts)[i] < 0 ? (*starts)[i] + dims[at] : (*starts)[i];
     begin[at] = std::clamp<int64_t>(from, 0, std::max<int64_t>(0, step[at] < 0 ? dims[at] - 1 : dims[at]));
   }
@@ -119,8 +119,9 @@ bool pad(LowerContext& context) {
   attrs.after.assign(dims.size(), 0);
   attrs.value = *value;
   const size_t count = pads->size() / 2;
+  if (axes && axes->size() != count) return false;
   for (size_t i = 0; i < count; ++i) {
-    const Result<int> axis = normalize_axis(axes ? axes->at(i) : static_cast<int64_t>(i), context.rank(0));
+    const Result<int> axis = normalize_axis(axes ? (*axes)[i] : static_cast<int64_t>(i), context.rank(0));
     if (!axis) return false;
     const auto at = static_cast<size_t>(*axis);
     attrs.before[at] = (*pads)[i];

@@ -20,6 +20,9 @@ bool batch_normalization(LowerContext& context) {
   const Tensor *scale = context.constant(1), *bias = context.constant(2), *mean = context.constant(3), *variance = context.constant(4);
   if (scale == nullptr || bias == nullptr || mean == nullptr || variance == nullptr) return false;
   const int64_t channels = context.dims(0)[1];
+  for (const Tensor* given : {scale, bias, mean, variance}) {
+    if (given->dims() != Dims{channels}) return false;  // the host says what is wrong
+  }
   std::vector<double> factor, offset;
   for (int64_t c = 0; c < channels; ++c) {
     factor.push_back(static_cast<double>(scale->data<float>()[c]) /

@@ -79,6 +79,17 @@ bool conv_transpose(LowerContext& context) {
   return true;
 }
 
+// Whether each window covers an element of the image: what no window covers has no average.
+bool covers_something(const Window& window) {
+  for (size_t i = 0; i < window.rank(); ++i) {
+    const int64_t in = window.input[i], extent = window.extent(i), last = (window.output[i] - 1) * window.strides[i] - window.begin[i];
+    const bool padded = window.begin[i] + window.end[i] > 0 || last + extent > in;
+    // Taps further apart than the image is long may stand on both sides of it.
+    if (window.begin[i] >= extent || last >= in || (padded && window.dilations[i] > std::max<int64_t>(1, in))) return false;
+  }
+  return true;
+}
+
 template <ops::Pool2dAttrs::Kind kind>
 bool pool(LowerContext& context) {
   if (!is_image(context) || context.wants_output(1)) return false;
@@ -86,7 +97,7 @@ bool pool(LowerContext& context) {
   const Result<int64_t> ceil_mode = context.integer("ceil_mode", 0), count_pads = context.integer("count_include_pad", 0);
   if (!ceil_mode || !count_pads) return false;
   const Result<Window> window = make_window(context, std::span(x).subspan(2), {}, *ceil_mode != 0);
-  if (!window) return false;
+  if (!window || (kind == ops::Pool2dAttrs::Kind::average && !covers_something(*window))) return false;
   const ops::Pool2dAttrs attrs{.kind = kind,
                                .window = both(window->kernel, int64_t{1}),
                                .stride = both(window->strides, int64_t{1}),
