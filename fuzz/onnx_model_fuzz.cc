@@ -59,11 +59,11 @@ std::optional<onnx::Tensor> make_input(const onnx::Type& type) {
 
 void check_value(const onnx::Value& value) {
   const auto bytes = onnx::value_bytes(value);
-  if (!bytes) std::abort();
+  if (!bytes) fail("write", bytes.error().message());
   const onnx::Type::Kind kind = value.sequence() != nullptr   ? onnx::Type::Kind::sequence
                                 : value.optional() != nullptr ? onnx::Type::Kind::optional
                                                               : onnx::Type::Kind::tensor;
-  if (value.has_value() && !onnx::parse_value(std::as_bytes(std::span(*bytes)), kind)) std::abort();
+  if (value.has_value() && !onnx::parse_value(std::as_bytes(std::span(*bytes)), kind)) fail("read", "a value that was written");
 }
 
 // Whether what was inferred of a value's element type, rank and dims is so. Of what is empty the type alone counts: what a
@@ -87,7 +87,7 @@ std::map<std::string, onnx::ValueFact> infer(const onnx::Model& model, const std
   for (const auto& [name, value] : inputs) types[name] = onnx::type_of(value);
   auto facts = onnx::infer_types(model, types, {.fold_elements = 64});
   if (!facts) {
-    if (facts.error().message().empty()) std::abort();
+    if (facts.error().message().empty()) fail("error", "without a message");
     return {};
   }
   return std::move(*facts);
@@ -183,12 +183,14 @@ void run(const onnx::Model& model) {
   const auto outputs = onnx::interpret(model, inputs, kLimits);
   compile_and_run(model, inputs, outputs);
   if (!outputs) {
-    if (outputs.error().message().empty()) std::abort();
+    if (outputs.error().message().empty()) fail("error", "without a message");
     return;
   }
   for (const auto& [name, value] : *outputs) {
     check_value(value);
-    if (const auto fact = facts.find(name); fact != facts.end() && !holds(fact->second.type, value)) std::abort();
+    if (const auto fact = facts.find(name); fact != facts.end() && !holds(fact->second.type, value)) {
+      fail("infer", name + " is " + onnx::describe(onnx::type_of(value)) + ", inferred " + onnx::describe(fact->second.type));
+    }
   }
 }
 
@@ -197,7 +199,7 @@ void parse_and_run(std::span<const std::byte> bytes) {
   reached.input();
   const auto model = onnx::parse_model(bytes, "");
   if (!model) {
-    if (model.error().message().empty()) std::abort();
+    if (model.error().message().empty()) fail("error", "without a message");
     return;
   }
   infer(*model, {});

@@ -119,6 +119,33 @@ TEST(HostileModels, EdgesGiveWhatTheReferenceGives) {
   }
 }
 
+// An attribute or an input counts from the opset on that has it.
+TEST(HostileModels, WhatTheOpsetDoesNotHaveIsNotRead) {
+  const Tensor axis = Tensor::of<int64_t>({1}, {0});
+  const Attribute crd{.kind = Attribute::Kind::text, .text = "CRD"};
+  const Case cases[] = {
+      {"axes as an attribute", {.op = "ReduceSum", .attributes = {{"axes", integers({0})}}}, {2, 3}, {}, {1, 1}, 13},
+      {"axes as an attribute", {.op = "ReduceMax", .attributes = {{"axes", integers({0})}}}, {2, 3}, {}, {1, 1}, 18},
+      {"axes as an input", {.op = "ReduceMax"}, {2, 3}, {axis}, {1, 1}, 13},
+      {"bounds as inputs", {.op = "Clip"}, {3}, {Tensor::scalar(0.25f), Tensor::scalar(0.5f)}, {3}, 10},
+      {"a mode", {.op = "SpaceToDepth", .attributes = {{"blocksize", integer(2)}, {"mode", crd}}}, {1, 2, 2, 4}, {}, {1, 8, 1, 2}, 19},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    Tensor x(DType::f32, c.x);
+    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i);
+    const auto want = testing::kOnnxWays[0].run(model_of(c), {{"x", x}});
+    ASSERT_TRUE(want) << want.error().message();
+    ASSERT_EQ(want->at("y").tensor()->dims(), c.y);
+    for (const testing::OnnxWay& way : testing::kOnnxWays) {
+      SCOPED_TRACE(way.name);
+      const auto got = way.run(model_of(c), {{"x", x}});
+      ASSERT_TRUE(got) << got.error().message();
+      EXPECT_EQ(testing::onnx_difference(got->at("y"), want->at("y"), {}), "");
+    }
+  }
+}
+
 // What ONNX refuses is refused compiled too, not computed by a rule that is wider.
 TEST(HostileModels, WhatTheReferenceRefusesIsRefused) {
   const auto floats = [](Dims dims) { return ones(std::move(dims)); };

@@ -51,9 +51,10 @@ bool clip(LowerContext& context) {
     if (!min || !max) return false;
     low = *min;
     high = *max;
+  } else {
+    if (context.has_input(1)) low = context.scalar(1);
+    if (context.has_input(2)) high = context.scalar(2);
   }
-  if (context.has_input(1)) low = context.scalar(1);
-  if (context.has_input(2)) high = context.scalar(2);
   return low && high && to_unary(context, {UnaryKind::clip, *low, *high});
 }
 

@@ -169,10 +169,15 @@ bool gather(LowerContext& context) {
   return true;
 }
 
+// Which of channels and blocks comes first, from the opset on that has the attribute.
+Result<std::string> block_mode(const LowerContext& context, int64_t since) {
+  return context.opset() < since ? Result<std::string>("DCR") : context.text("mode", "DCR");
+}
+
 // [N, C, H, W] with blocks of b x b: [N, b, b, C / b^2, H, W] (or with the channels before the blocks) and back.
 bool depth_to_space(LowerContext& context) {
   const Result<int64_t> block = context.integer("blocksize", 0);
-  const Result<std::string> mode = context.text("mode", "DCR");
+  const Result<std::string> mode = block_mode(context, 11);
   const Dims x = context.dims(0);
   if (!block || !mode || *block < 1 || x.size() != 4) return false;
   const int64_t b = *block, c = x[1] / (b * b);
@@ -184,7 +189,7 @@ bool depth_to_space(LowerContext& context) {
 }
 bool space_to_depth(LowerContext& context) {
   const Result<int64_t> block = context.integer("blocksize", 0);
-  const Result<std::string> mode = context.text("mode", "DCR");
+  const Result<std::string> mode = block_mode(context, 28);
   const Dims x = context.dims(0);
   if (!block || !mode || *block < 1 || x.size() != 4) return false;
   const int64_t b = *block;
