@@ -91,6 +91,7 @@ std::vector<Case> edge_cases() {
        {1, 0, 3}},
       {"rows of nothing", {.op = "LayerNormalization"}, {0, 3}, {ones({3})}, {0, 3}},
       {"flattened nothing", {.op = "Flatten"}, {0, 4}, {}, {0, 4}},
+      {"axes from the end", {.op = "Transpose", .attributes = {{"perm", integers({-1, 0, 1})}}}, {2, 3, 4}, {}, {4, 2, 3}},
       {"nine axes", {.op = "Relu"}, Dims(9, 1), {}, Dims(9, 1)},
       {"nine axes summed", {.op = "ReduceSum", .attributes = {{"keepdims", integer(0)}}}, Dims(9, 1), {}, {}},
   };
@@ -128,6 +129,12 @@ TEST(HostileModels, WhatTheOpsetDoesNotHaveIsNotRead) {
       {"axes as an attribute", {.op = "ReduceMax", .attributes = {{"axes", integers({0})}}}, {2, 3}, {}, {1, 1}, 18},
       {"axes as an input", {.op = "ReduceMax"}, {2, 3}, {axis}, {1, 1}, 13},
       {"bounds as inputs", {.op = "Clip"}, {3}, {Tensor::scalar(0.25f), Tensor::scalar(0.5f)}, {3}, 10},
+      {"a scale next to 1",
+       {.op = "Upsample", .attributes = {{"mode", {.kind = Attribute::Kind::text, .text = "linear"}}}},
+       {1, 1, 4, 3},
+       {Tensor::of<float>({4}, {1, 1.02f, 0.5f, 1.5f})},
+       {1, 1, 2, 4},
+       9},
       {"a mode", {.op = "SpaceToDepth", .attributes = {{"blocksize", integer(2)}, {"mode", crd}}}, {1, 2, 2, 4}, {}, {1, 8, 1, 2}, 19},
   };
   for (const Case& c : cases) {

@@ -21,7 +21,13 @@ bool transpose(LowerContext& context) {
   for (int axis = rank; axis-- > 0;) reversed.push_back(axis);
   const Result<std::vector<int64_t>> perm = context.integers("perm", reversed);
   if (!perm) return false;
-  context.set(0, context.transpose(context.input(0), std::vector<int32_t>(perm->begin(), perm->end())));
+  std::vector<int32_t> axes;
+  for (const int64_t given : *perm) {
+    const Result<int> axis = normalize_axis(given, rank);
+    if (!axis) return false;
+    axes.push_back(*axis);
+  }
+  context.set(0, context.transpose(context.input(0), std::move(axes)));
   return true;
 }
 

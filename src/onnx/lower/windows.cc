@@ -145,7 +145,14 @@ bool resize(LowerContext& context) {
     if (given == nullptr || given->dtype() != DType::f32) return false;
     scales.assign(given->data<float>(), given->data<float>() + given->elements());
   }
-  if (scales.size() != 4) scales = {1, 1, static_cast<float>(to[2]) / static_cast<float>(from[2]), static_cast<float>(to[3]) / static_cast<float>(from[3])};
+  const bool scaled = scales.size() == 4;
+  const auto by_length = [&](size_t axis) { return static_cast<float>(to[axis]) / static_cast<float>(from[axis]); };
+  if (!scaled) scales = {1, 1, by_length(2), by_length(3)};
+  // A scale next to 1 keeps the length and moves the places all the same.
+  if (scales[0] != 1 || scales[1] != 1) return false;
+  // ONNX aligns the corners of a length that is a fraction; Headrace's op those of the output.
+  const auto whole = [&](size_t axis) { return scales[axis] * static_cast<float>(from[axis]) == static_cast<float>(to[axis]); };
+  if (attrs.coordinates == Attrs::Coordinates::align_corners && scaled && (!whole(2) || !whole(3))) return false;
   attrs.scale = {scales[2], scales[3]};
   set_image(context, context.emit(ops::resize_2d, attrs, {context.to_channels_last(context.input(0))}));
   return true;
