@@ -321,8 +321,9 @@ void make_load_stream(const fs::path& folder) {
 
 // The models of the cases, those that must be refused among them.
 void make_onnx_model(const fs::path& folder, const fs::path& tests) {
-  for (const char* suite : {"onnx_ops", "onnx_graph"}) {
-    for (const auto& file : fs::directory_iterator(tests / "cases" / suite / "files")) {
+  for (const char* models : {"cases/onnx_ops/files", "cases/onnx_graph/files", "golden/onnx_types", "golden/onnx_models"}) {
+    for (const auto& file : fs::directory_iterator(tests / models)) {
+      if (file.path().extension() == ".safetensors") continue;
       if (file.file_size() <= 8192) write(folder / file.path().filename(), read_text(file.path()));
     }
   }

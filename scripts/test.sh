@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs every test:
-#   scripts/test.sh              all of it: release, then the unit tests under sanitizers, then a minute of fuzzing
+#   scripts/test.sh              all of it: release, ONNX's own tests, the unit tests under sanitizers, a minute of fuzzing
 #   scripts/test.sh -R engine    only the release build, with these arguments for ctest
 # Closes with the minutes that each stage took and "N passed, N failed". Exit 0 when nothing failed.
 set -uo pipefail
@@ -72,7 +72,14 @@ stage "models" python3 scripts/fetch_model.py smollm2 gemma3-270m minilm || give
 stage "build release" configure_and_build release all || give_up "build release"
 stage "test release" run_ctest release "$@"
 
+# onnx_backend: ONNX's own tests, made once. It names each that fails.
+onnx_backend() {
+  [ -e build/onnx_backend/left_out.txt ] || scripts/onnx_backend.py build/onnx_backend || return 1
+  build/release/onnx_backend build/onnx_backend --known scripts/onnx_backend_known.txt
+}
+
 if [ $# -eq 0 ]; then
+  if stage "onnx backend" onnx_backend; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
   stage "build debug (address, undefined)" configure_and_build debug unit_tests || give_up "build debug"
   stage "test debug" run_ctest debug -L unit
   stage "build tsan" configure_and_build tsan thread_tests || give_up "build tsan"

@@ -1,6 +1,7 @@
 #include "core/buffer.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -12,6 +13,8 @@ namespace {
 constexpr uint64_t kHugePage = 2u << 20;
 constexpr uint64_t kOwnMapping = 64u << 10;
 }
+
+uint64_t physical_memory() { return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
@@ -30,6 +33,10 @@ void Buffer::swap(Buffer& other) noexcept {
 Result<Buffer> Buffer::allocate(MemoryLedger& ledger, Account account, std::string model, uint64_t bytes) {
   Buffer buffer;
   if (bytes == 0) return buffer;
+  // The system may grant more than it has, and end the process when that is written.
+  if (bytes > physical_memory()) {
+    return error(Code::resource_exhausted, "{}: {} bytes, the machine has {}", account_name(account), bytes, physical_memory());
+  }
   HR_RETURN_IF_ERROR(ledger.charge(account, model, bytes));
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {

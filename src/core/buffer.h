@@ -12,6 +12,9 @@
 
 namespace headrace {
 
+// Bytes of memory that the machine has.
+uint64_t physical_memory();
+
 class Buffer {
  public:
   Buffer() = default;
@@ -22,7 +25,7 @@ class Buffer {
   }
   ~Buffer();
 
-  // `ledger` must outlive the buffer. Errors: resource_exhausted.
+  // `ledger` must outlive the buffer. Errors: resource_exhausted, for more than the machine's memory too.
   static Result<Buffer> allocate(MemoryLedger& ledger, Account account, std::string model, uint64_t bytes);
 
   std::byte* data() const { return data_; }

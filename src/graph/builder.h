@@ -46,6 +46,17 @@ class GraphBuilder {
     if (ok()) graph.set_output(std::move(name), value);
   }
 
+  // Where a part starts, and back to there: nodes, values and an error that came since are gone. Ids of values that stay stay.
+  struct Mark {
+    size_t values = 0, nodes = 0;
+  };
+  Mark mark() const { return {graph.values.size(), graph.nodes.size()}; }
+  void rewind(const Mark& mark) {
+    graph.values.resize(mark.values);
+    graph.nodes.resize(mark.nodes);
+    status_ = Status();
+  }
+
   // The verified graph, or the first error. The builder is empty afterwards.
   Result<Graph> finish() {
     if (ok()) fail(verify(graph));

@@ -1,11 +1,15 @@
 // Three steps: who shares whose storage (views, in-place outputs); how long each storage is alive; where it lies. Placing
 // is greedy by size with best fit (Pisarchyk & Lee 2020, arXiv:2001.03288), which reaches the live-set bound on the graphs
 // of language models. Where it does not, other orders are tried and the best is kept. Quadratic in the number of storages, with a
-// very small constant.
+// very small constant; graphs of very many are placed in the order of their stages instead.
 #include "graph/memory_plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
+#include <queue>
+#include <set>
 
 #include "base/check.h"
 
@@ -15,6 +19,8 @@ namespace {
 // Pairs of storages that are looked at while better places are searched: some 5 ms.
 constexpr int64_t kMaxPlacingWork = 6'000'000;
 constexpr int kMaxRounds = 200;
+// Up to so many storages are placed by size: a tenth of a second.
+constexpr size_t kMaxBySize = size_t{1} << 14;
 
 int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
@@ -25,6 +31,54 @@ struct Storage {
   int32_t last = 0;
   int64_t offset = 0;
   bool overlaps(const Storage& other) const { return first <= other.last && other.first <= last; }
+};
+
+// What is free below the end of an arena that grows.
+class Holes {
+ public:
+  // The smallest hole that holds `bytes`, or a place at the end.
+  int64_t take(int64_t bytes) {
+    const auto found = by_bytes_.lower_bound({bytes, 0});
+    if (found == by_bytes_.end()) {
+      end_ += bytes;
+      return end_ - bytes;
+    }
+    const auto [size, offset] = *found;
+    remove(offset, size);
+    if (size > bytes) add(offset + bytes, size - bytes);
+    return offset;
+  }
+  void give(int64_t offset, int64_t bytes) {
+    auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.end() && next->first == offset + bytes) {
+      bytes += next->second;
+      next = remove(next->first, next->second);
+    }
+    if (next != by_offset_.begin()) {
+      const auto [before, size] = *std::prev(next);
+      if (before + size == offset) {
+        remove(before, size);
+        offset = before;
+        bytes += size;
+      }
+    }
+    add(offset, bytes);
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  void add(int64_t offset, int64_t bytes) {
+    by_offset_[offset] = bytes;
+    by_bytes_.insert({bytes, offset});
+  }
+  std::map<int64_t, int64_t>::iterator remove(int64_t offset, int64_t bytes) {
+    by_bytes_.erase({bytes, offset});
+    return by_offset_.erase(by_offset_.find(offset));
+  }
+
+  int64_t end_ = 0;
+  std::map<int64_t, int64_t> by_offset_;           // offset: bytes
+  std::set<std::pair<int64_t, int64_t>> by_bytes_;  // bytes, offset
 };
 
 class Planner {
@@ -47,7 +101,8 @@ class Planner {
     find_last_uses();
     share_in_place();
     collect(scratch_bytes);
-    place();
+    if (storages_.size() <= kMaxBySize) place();
+    else place_by_stage();
     return result();
   }
 
@@ -97,6 +152,8 @@ class Planner {
   }
 
   void share_in_place() {
+    sharers_.resize(graph_.values.size());
+    for (size_t id = 0; id < storage_of_.size(); ++id) sharers_[storage_of_[id]].push_back(static_cast<ValueId>(id));
     for (size_t index = 0; index < graph_.nodes.size(); ++index) {
       const Node& node = graph_.nodes[index];
       const auto id = static_cast<NodeId>(index);
@@ -109,11 +166,11 @@ class Planner {
       }
     }
   }
-  // Views of `output` stand behind it and follow.
+  // Views of `output` follow.
   void take(ValueId output, ValueId storage) {
-    for (ValueId& other : storage_of_) {
-      if (other == output) other = storage;
-    }
+    for (const ValueId sharer : sharers_[output]) storage_of_[sharer] = storage;
+    sharers_[storage].insert(sharers_[storage].end(), sharers_[output].begin(), sharers_[output].end());
+    sharers_[output].clear();
     last_[storage] = last_[output];
   }
 
@@ -196,6 +253,25 @@ class Planner {
     }
     return end;
   }
+  void place_by_stage() {
+    std::vector<int32_t> by_first(storages_.size());
+    std::iota(by_first.begin(), by_first.end(), 0);
+    std::ranges::stable_sort(by_first, {}, [&](int32_t index) { return storages_[index].first; });
+    using End = std::pair<int32_t, int32_t>;  // last stage, storage
+    std::priority_queue<End, std::vector<End>, std::greater<>> alive;
+    Holes holes;
+    for (const int32_t index : by_first) {
+      Storage& storage = storages_[index];
+      if (storage.bytes == 0) continue;
+      for (; !alive.empty() && alive.top().first < storage.first; alive.pop()) {
+        const Storage& gone = storages_[alive.top().second];
+        holes.give(gone.offset, gone.bytes);
+      }
+      storage.offset = holes.take(storage.bytes);
+      alive.emplace(storage.last, index);
+    }
+    arena_bytes_ = holes.end();
+  }
   // The smallest hole, or else the first, among the storages alive at the same time, that holds it; without one behind the last of them.
   static int64_t find_gap(const std::vector<const Storage*>& placed, const Storage& storage, bool smallest) {
     int64_t best = -1, best_size = 0, end = 0;
@@ -245,6 +321,7 @@ class Planner {
   std::vector<int64_t> bytes_;        // by value, aligned
   std::vector<int64_t> exact_bytes_;  // before they are rounded up
   std::vector<ValueId> storage_of_;   // by value
+  std::vector<std::vector<ValueId>> sharers_;  // by storage: the values in it
   std::vector<NodeId> last_;          // by storage
   std::vector<Storage> storages_;
   std::vector<int32_t> index_of_value_, index_of_scratch_;

@@ -64,6 +64,30 @@ TEST(MemoryPlan, AChainNeedsTwoPlacesHoweverLong) {
   EXPECT_EQ(p.naive_bytes, 9 * 640);
 }
 
+// Beyond what is placed by size.
+TEST(MemoryPlan, PlacesVeryManyStorages) {
+  constexpr int kMany = 20000;
+  Chain chain;
+  ValueId h = chain.x;
+  for (int i = 0; i < kMany; ++i) h = one(chain.graph, test_ops::copy, {h});
+  chain.graph.set_output("h", h);
+  EXPECT_EQ(plan(chain.graph).arena_bytes, 2 * 640);
+
+  Chain wide;
+  for (int i = 0; i < kMany; ++i) wide.graph.set_output(fmt::format("y{}", i), one(wide.graph, test_ops::copy, {wide.x}));
+  const MemoryPlan p = plan(wide.graph);
+  EXPECT_EQ(p.arena_bytes, kMany * 640);
+  std::set<int64_t> places;
+  for (const GraphOutput& output : wide.graph.outputs) places.insert(p.value_offset[output.value]);
+  EXPECT_EQ(places.size(), static_cast<size_t>(kMany));
+
+  Chain in_place;
+  h = one(in_place.graph, test_ops::copy, {in_place.x});
+  for (int i = 0; i < kMany; ++i) h = one(in_place.graph, test_ops::sum, {h});
+  in_place.graph.set_output("h", h);
+  EXPECT_EQ(plan(in_place.graph).arena_bytes, 640);
+}
+
 TEST(MemoryPlan, AnInPlaceOpTakesADyingInput) {
   Chain chain;
   const ValueId a = one(chain.graph, test_ops::copy, {chain.x});

@@ -16,6 +16,32 @@ using io::shown_name;
 
 constexpr int kMaxCallDepth = 32;                          // functions within functions
 constexpr uint64_t kMaxInlinedNodes = uint64_t{1} << 20;   // of all functions' bodies, once they stand where they are called
+constexpr uint64_t kMaxInlinedBytes = uint64_t{1} << 30;   // of the same: names, attributes, what the graphs in them hold
+constexpr uint64_t kEntryBytes = 64;                       // of a name or a map's entry, beside its text
+
+uint64_t text_bytes(std::span<const std::string> texts) {
+  uint64_t bytes = 0;
+  for (const std::string& text : texts) bytes += text.size() + kEntryBytes;
+  return bytes;
+}
+
+// What a copy of the node takes, the nodes of its graphs aside. Tensors are shared.
+uint64_t copy_bytes(const Node& node) {
+  uint64_t bytes = sizeof(Node) + node.name.size() + text_bytes(node.inputs) + text_bytes(node.outputs);
+  for (const auto& [name, attribute] : node.attributes) {
+    bytes += sizeof(Attribute) + name.size() + attribute.text.size() + text_bytes(attribute.texts);
+    bytes += attribute.numbers.size() * sizeof(float) + attribute.integers.size() * sizeof(int64_t) + attribute.tensors.size() * sizeof(Tensor);
+    for (const auto& graph : attribute.graphs) {
+      for (const auto& [value, tensor] : graph->initializers) bytes += value.size() + sizeof(Tensor) + kEntryBytes;
+      for (const auto* list : {&graph->inputs, &graph->outputs, &graph->values}) {
+        for (const ValueInfo& info : *list) {
+          bytes += info.name.size() + sizeof(ValueInfo) + (info.type.shape ? info.type.shape->size() : 0) * kEntryBytes;
+        }
+      }
+    }
+  }
+  return bytes;
+}
 
 struct Scope {
   const Scope* outer = nullptr;
@@ -39,6 +65,7 @@ class Checker {
   // What a function costs when it stands where it is called.
   struct Cost {
     uint64_t nodes = 0;
+    uint64_t bytes = 0;
     int depth = 0;  // of calls within it
   };
   using Opsets = std::map<std::string, int64_t>;
@@ -151,11 +178,14 @@ Result<Checker::Cost> Checker::cost_of(std::span<const Node> nodes, int depth) {
   Cost cost;
   const auto add = [&](const Cost& other, int deeper) {
     cost.nodes = std::min(cost.nodes + other.nodes, kMaxInlinedNodes + 1);  // no overflow
+    cost.bytes = std::min(cost.bytes + other.bytes, kMaxInlinedBytes + 1);
     cost.depth = std::max(cost.depth, other.depth + deeper);
   };
   for (const Node& node : nodes) {
     if (const Function* function = find_function(node)) {
-      HR_ASSIGN_OR_RETURN(const Cost call, cost_of(*function, depth + 1));
+      HR_ASSIGN_OR_RETURN(Cost call, cost_of(*function, depth + 1));
+      // Each node takes the caller's name before its own, its values the function's.
+      call.bytes += call.nodes * (node.name.size() + function->name.size() + kEntryBytes);
       add(call, 1);
     }
     for (const auto& [name, attribute] : node.attributes) {
@@ -164,6 +194,7 @@ Result<Checker::Cost> Checker::cost_of(std::span<const Node> nodes, int depth) {
         add(body, 0);
       }
     }
+    add({.bytes = copy_bytes(node)}, 0);
   }
   return cost;
 }
@@ -178,6 +209,10 @@ Result<Checker::Cost> Checker::cost_of(const Function& function, int depth) {
   cost.nodes += function.nodes.size();
   if (cost.nodes > kMaxInlinedNodes) {
     return error(Code::resource_exhausted, "function {}: more than {} nodes with what it calls", shown_name(function.name), kMaxInlinedNodes);
+  }
+  if (cost.bytes > kMaxInlinedBytes) {
+    return error(Code::resource_exhausted, "function {}: more than {} bytes with what it calls", shown_name(function.name),
+                 kMaxInlinedBytes);
   }
   if (depth + cost.depth > kMaxCallDepth) {
     return error(Code::resource_exhausted, "function {}: functions call each other deeper than {}", shown_name(function.name), kMaxCallDepth);
@@ -199,9 +234,11 @@ Status Checker::check() {
     HR_ASSIGN_OR_RETURN([[maybe_unused]] const Cost alone, cost_of(function, 1));
   }
   HR_RETURN_IF_ERROR(check_graph(model_.graph, model_.opsets, nullptr, nullptr, 1));
+  if (model_.functions.empty()) return {};
   HR_ASSIGN_OR_RETURN(const Cost inlined, cost_of(model_.graph.nodes, 0));
-  if (inlined.nodes > kMaxInlinedNodes) {
-    return make_status(Code::resource_exhausted, "its functions' nodes are more than {} where they are called", kMaxInlinedNodes);
+  if (inlined.nodes > kMaxInlinedNodes || inlined.bytes > kMaxInlinedBytes) {
+    return make_status(Code::resource_exhausted, "its functions' nodes are more than {}, or {} bytes, where they are called",
+                       kMaxInlinedNodes, kMaxInlinedBytes);
   }
   return {};
 }

@@ -14,6 +14,11 @@ namespace {
 
 // Plans that a section keeps; the least recently used goes first.
 constexpr size_t kMaxPlans = 32;
+// Nodes of all plans of a session, above which its sections let older plans go: 32 plans of a model of 8,000 nodes. Sections behind each
+// other have plans for each plan before them, which would grow without end.
+constexpr int64_t kMaxPlannedNodes = int64_t{1} << 18;
+// What a plan costs beside its nodes, in nodes.
+constexpr int64_t kPlanNodes = 32;
 // Sections behind each other that are compiled; what is left after so many runs node by node.
 constexpr int kMaxSections = 32;
 
@@ -49,6 +54,20 @@ ValueFact fact_of(const Value& value) {
   ValueFact fact;
   fact.left_out = !value.has_value();
   return fact;
+}
+
+// What one run of a program writes: its nodes' outputs, and the copies of its own.
+uint64_t written_bytes(const headrace::Graph& graph) {
+  uint64_t bytes = 0;
+  const auto add = [&](ValueId value) {
+    const ValueType& type = graph.values[static_cast<size_t>(value)].type;
+    bytes += static_cast<uint64_t>(type.shape.elements(Bindings())) * dtype_bytes(type.dtype);
+  };
+  for (const headrace::Node& node : graph.nodes) {
+    if (!node.op->effects.view) std::ranges::for_each(node.outputs, add);
+  }
+  for (const GraphOutput& output : graph.outputs) add(output.value);
+  return bytes;
 }
 
 // A packed tensor of what a view shows.
@@ -142,8 +161,10 @@ Result<std::shared_ptr<Section::Plan>> Section::plan_for(const std::vector<Value
   std::vector<ValueFact> facts(scope_.names.size());
   for (const int id : inputs_) facts[static_cast<size_t>(id)] = fact_of(values[static_cast<size_t>(id)]);
   HR_ASSIGN_OR_RETURN(std::shared_ptr<Plan> plan, compile(std::move(facts), Purpose::run));
-  if (plans_.size() == kMaxPlans) plans_.erase(plans_.begin());
-  plans_.emplace_back(key, plan);
+  plan->share = runtime_.count_plan(std::ssize(steps_) + kPlanNodes);
+  const auto too_many = [&] { return runtime_.planned_nodes() > kMaxPlannedNodes; };
+  while (!plans_.empty() && (plans_.size() >= kMaxPlans || too_many())) plans_.erase(plans_.begin());
+  if (depth_ == 0 || !too_many()) plans_.emplace_back(key, plan);
   return plan;
 }
 
@@ -251,10 +272,7 @@ Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> f
   }
   if (!program_outputs.empty()) {
     HR_ASSIGN_OR_RETURN(plan->program, make_program(program_steps, program_outputs, facts, purpose));
-    for (const int id : program_outputs) {
-      const ValueFact& fact = facts[static_cast<size_t>(id)];
-      plan->output_bytes += static_cast<uint64_t>(*count_elements(known_dims(fact))) * dtype_bytes(fact.type.dtype);
-    }
+    plan->written_bytes = written_bytes(plan->program->program->graph());
   }
   return plan;
 }
@@ -293,8 +311,21 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
       return id < 0 ? kNone : value_of(id);
     });
     const LowerRow* lowering = find_lowering(step.node->op);
-    if (lowering == nullptr || !lowering->lower(context)) {
-      report->host_reasons[step.describe()] = lowering == nullptr ? "no lowering for the operator" : context.why_declined();
+    const GraphBuilder::Mark before = builder.mark();
+    const size_t inputs_before = report->inputs.size();
+    // Headrace's ops are narrower than ONNX's operators here and there (no empty images, windows within bounds): what they refuse, the
+    // host computes.
+    std::string why;
+    if (lowering == nullptr) why = "no lowering for the operator";
+    else if (!lowering->lower(context)) why = context.why_declined();
+    else if (!builder.ok()) why = builder.status().message();
+    if (!why.empty()) {
+      builder.rewind(before);
+      report->inputs.resize(inputs_before);
+      for (const int id : step.inputs) {
+        if (id >= 0 && built[static_cast<size_t>(id)] >= static_cast<ValueId>(before.values)) built[static_cast<size_t>(id)] = kNone;
+      }
+      report->host_reasons[step.describe()] = std::move(why);
       ops::HostAttrs attrs{step.node->op, make_host_node(*step.node, step.opset, *step.row), {}, step.row->traits.pure};
       std::vector<ValueId> inputs;
       for (const int id : step.inputs) inputs.push_back(id < 0 ? kNone : value_of(id));
@@ -352,7 +383,7 @@ Status Section::run(std::vector<Value>& values, RunBudget& budget) {
   for (const auto& [id, tensor] : plan->constants) values[static_cast<size_t>(id)] = tensor;
   if (plan->program != nullptr) {
     HR_RETURN_IF_ERROR(budget.count_nodes(plan->program->program->graph().nodes.size()));
-    HR_RETURN_IF_ERROR(budget.charge(plan->output_bytes));
+    HR_RETURN_IF_ERROR(budget.charge(plan->written_bytes));
     HR_RETURN_IF_ERROR(run_program(*plan->program, values));
   }
   for (const int index : plan->host_steps) {
@@ -384,28 +415,23 @@ class StepGraphs final : public GraphRunner {
   StepGraphs(const Scope& scope, const Scope::Step& step, const std::vector<Value>& values, RunBudget& budget)
       : scope_(scope), step_(step), values_(values), budget_(budget) {}
   Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
-    for (const auto& [known, compiled] : step_.graphs) {
-      if (known != &graph) continue;
-      if (inputs.size() > compiled->num_inputs()) {
-        return error(Code::malformed, "a graph of {} inputs is given {}", compiled->num_inputs(), inputs.size());
-      }
-      inputs.resize(compiled->num_inputs());
-      for (const std::string& name : compiled->captures()) inputs.push_back(captured(name));
-      return compiled->run(std::move(inputs), budget_);
+    for (const HeldGraph& held : step_.graphs) {
+      if (held.graph != &graph) continue;
+      const size_t wanted = held.compiled->num_inputs();
+      if (inputs.size() > wanted) return error(Code::malformed, "a graph of {} inputs is given {}", wanted, inputs.size());
+      inputs.resize(wanted);
+      for (const int id : held.captures) inputs.push_back(value_of(id));
+      return held.compiled->run(std::move(inputs), budget_);
     }
     return error(Code::internal, "a graph that is no attribute of the node");
   }
   Status charge(uint64_t bytes) override { return budget_.charge(bytes); }
 
  private:
-  Value captured(const std::string& name) const {
-    for (const int id : step_.captures) {
-      if (scope_.names[static_cast<size_t>(id)] != name) continue;
-      const Value& value = values_[static_cast<size_t>(id)];
-      const Tensor* initial = scope_.initializers[static_cast<size_t>(id)].get();
-      return !value.has_value() && initial != nullptr ? Value(*initial) : value;
-    }
-    return Value();
+  Value value_of(int id) const {
+    const Value& value = values_[static_cast<size_t>(id)];
+    const Tensor* initial = scope_.initializers[static_cast<size_t>(id)].get();
+    return !value.has_value() && initial != nullptr ? Value(*initial) : value;
   }
 
   const Scope& scope_;
@@ -426,7 +452,7 @@ Status Section::run_step(const Scope::Step& step, std::vector<Value>& values, Ru
   }
   StepGraphs graphs(scope_, step, values, budget);
   OpContext context(*step.node, step.opset, inputs, graphs);
-  HR_RETURN_IF_ERROR(step.row->run(context));
+  HR_RETURN_IF_ERROR(within_memory([&] { return step.row->run(context); }));
   std::vector<Value> outputs = context.take_outputs();
   for (size_t i = 0; i < step.outputs.size(); ++i) {
     if (step.outputs[i] >= 0) values[static_cast<size_t>(step.outputs[i])] = std::move(outputs[i]);
@@ -492,13 +518,14 @@ Status CompiledGraph::build(const Graph& graph, const std::map<std::string, int6
       for (const auto& inner : attribute.graphs) {
         auto made = make(*inner, opsets, runtime, around);
         if (!made) return made.error().with_context(step.describe());
-        for (const std::string& captured : (*made)->captures()) {
-          const int id = find(captured);
-          if (std::ranges::find(step.captures, id) == step.captures.end()) step.captures.push_back(id);
-        }
-        step.graphs.emplace_back(inner.get(), *std::move(made));
+        HeldGraph held{inner.get(), *std::move(made), {}};
+        for (const std::string& captured : held.compiled->captures()) held.captures.push_back(find(captured));
+        step.captures.insert(step.captures.end(), held.captures.begin(), held.captures.end());
+        step.graphs.push_back(std::move(held));
       }
     }
+    std::ranges::sort(step.captures);
+    step.captures.erase(std::unique(step.captures.begin(), step.captures.end()), step.captures.end());
     for (const std::string& name : node.outputs) step.outputs.push_back(name.empty() ? -1 : define(name));
     scope_.steps.push_back(std::move(step));
   }

@@ -38,6 +38,13 @@ class RunBudget {
 
 class CompiledGraph;
 
+// A graph that a node holds.
+struct HeldGraph {
+  const Graph* graph = nullptr;
+  std::unique_ptr<CompiledGraph> compiled;
+  std::vector<int> captures;  // values of the scope, in the order of compiled->captures()
+};
+
 // The values and nodes of a graph by number.
 struct Scope {
   struct Step {
@@ -47,7 +54,7 @@ struct Scope {
     const OpRow* row = nullptr;
     std::vector<int> inputs, outputs;  // -1: left out
     std::vector<int> captures;         // what its graphs read of this scope, all together
-    std::vector<std::pair<const Graph*, std::unique_ptr<CompiledGraph>>> graphs;
+    std::vector<HeldGraph> graphs;
     std::string describe() const { return node->describe(index); }
   };
   std::vector<std::string> names;                    // by value
@@ -94,7 +101,8 @@ class Section {
     std::vector<int> host_steps;
     std::vector<std::string> host_reasons;               // why each runs on the host
     std::unique_ptr<Section> rest;                       // null: nothing left
-    uint64_t output_bytes = 0;                           // of the program's outputs
+    uint64_t written_bytes = 0;                          // by the program's nodes in one run
+    PlanShare share;                                     // of what the session may keep
   };
 
  private:

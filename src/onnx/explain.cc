@@ -129,7 +129,7 @@ class Explainer {
     section(graph.section(), graph.scope(), place, 0);
     for (const Scope::Step& step : graph.scope().steps) {
       for (size_t i = 0; i < step.graphs.size(); ++i) {
-        this->graph(*step.graphs[i].second, fmt::format("{}{}, graph {}", place == "graph" ? "" : place + ": ", step.describe(), i));
+        this->graph(*step.graphs[i].compiled, fmt::format("{}{}, graph {}", place == "graph" ? "" : place + ": ", step.describe(), i));
       }
     }
   }

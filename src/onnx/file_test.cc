@@ -317,6 +317,18 @@ TEST(OnnxFile, RefusesFunctionsThatCallThemselvesOrGrowWithoutBound) {
   }
   bomb += function("F12", in_function(node("Identity", {"x"}, {"y"})));
   EXPECT_THAT(model_refusal(model(graph, bomb)), HasSubstr("more than 1048576 nodes"));
+  // Few nodes and long names: 10^4 nodes of 256 KiB.
+  std::string heavy;
+  for (int i = 0; i < 4; ++i) {
+    std::string body;
+    for (int k = 0; k < 10; ++k) {
+      body += in_function(call(fmt::format("F{}", i + 1), k == 0 ? "x" : fmt::format("v{}", k - 1), k == 9 ? "y" : fmt::format("v{}", k)));
+    }
+    heavy += function(fmt::format("F{}", i), body);
+  }
+  const std::string long_name(256 << 10, 'n');
+  heavy += function("F4", in_function(node("Identity", {"x"}, {long_name})) + in_function(node("Identity", {long_name}, {"y"})));
+  EXPECT_THAT(model_refusal(model(graph, heavy)), HasSubstr("bytes"));
   std::string chain;
   for (int i = 0; i < 5000; ++i) chain += function(fmt::format("F{}", i), in_function(call(fmt::format("F{}", i + 1), "x", "y")));
   chain += function("F5000", in_function(node("Identity", {"x"}, {"y"})));

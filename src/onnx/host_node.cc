@@ -33,7 +33,7 @@ class HostNode final : public ops::HostFunction {
     }
     NoGraphs none;
     OpContext context(node_, origin_.opset, values, none);
-    HR_RETURN_IF_ERROR(row_.run(context));
+    HR_RETURN_IF_ERROR(within_memory([&] { return row_.run(context); }));
     const std::vector<Value> made = context.take_outputs();
     for (size_t i = 0; i < outputs.size(); ++i) {
       const TensorView& to = outputs[i];

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "onnx/function.h"
 #include "onnx/op.h"
@@ -247,7 +249,7 @@ Result<std::vector<Value>> Run::body(const Body& body, std::vector<Value> inputs
     if (inputs[i].has_value()) frame.slots[static_cast<size_t>(body.inputs[i])] = std::move(inputs[i]);
   }
   for (const Body::Step& one : body.steps) {
-    auto outputs = step(one, frame);
+    auto outputs = within_memory([&] { return step(one, frame); });
     if (!outputs) return tl::unexpected(outputs.error().with_context(one.node->describe(one.index)));
     for (size_t i = 0; i < one.outputs.size(); ++i) {
       if (one.outputs[i] >= 0) frame.slots[static_cast<size_t>(one.outputs[i])] = std::move((*outputs)[i]);
@@ -322,9 +324,10 @@ Result<std::vector<Value>> bind_inputs(const Graph& graph, const std::map<std::s
     if (found != inputs.end()) HR_RETURN_IF_ERROR(check_input(input, found->second));
     bound.push_back(found == inputs.end() ? Value() : found->second);
   }
+  std::set<std::string_view> names;
+  for (const ValueInfo& input : graph.inputs) names.insert(input.name);
   for (const auto& [name, value] : inputs) {
-    const bool known = std::ranges::find(graph.inputs, name, &ValueInfo::name) != graph.inputs.end();
-    if (!known) return error(Code::invalid_argument, "input {}: the model has none of that name", name);
+    if (!names.contains(name)) return error(Code::invalid_argument, "input {}: the model has none of that name", name);
   }
   return bound;
 }

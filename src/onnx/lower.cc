@@ -38,6 +38,11 @@ const LowerRow* find_lowering(std::string_view name) {
   return found == rows.end() || found->name != name ? nullptr : &*found;
 }
 
+bool goes_into(const Dims& from, const Dims& to) {
+  const Result<Dims> both = broadcast(from, to);
+  return both && *both == to;
+}
+
 LowerContext::LowerContext(GraphBuilder& builder, const Node& node, int64_t opset, std::string name, std::span<const ValueFact> inputs,
                            std::span<const ValueFact> outputs, std::function<ValueId(int)> input)
     : NodeReader(node, opset),

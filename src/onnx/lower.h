@@ -72,8 +72,11 @@ class LowerContext : public NodeReader {
   std::string declined_;
 };
 
-// true: all outputs that are wanted were made. false: this form has no lowering; nothing was added that matters, and the host computes it.
-// Errors come through the builder.
+// Whether `from` broadcasts to `to` as it is: numpy's rule in one direction.
+bool goes_into(const Dims& from, const Dims& to);
+
+// true: all outputs that are wanted were made. false, or an op that refuses what it is given: this form has no lowering; what was added is
+// taken back, and the host computes it. What ONNX refuses must be left to the host too, which says why.
 using Lower = bool (*)(LowerContext& context);
 
 struct LowerRow {

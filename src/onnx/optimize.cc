@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "onnx/file.h"
 #include "onnx/host_node.h"
@@ -59,9 +61,9 @@ Result<Model> optimize(const Session& session, const OptimizeOptions& options) {
   const int64_t wanted = options.opset != 0 ? options.opset : std::max(own, kMinExportOpset);
   HR_ASSIGN_OR_RETURN(Model model, to_onnx(graph, {.opset = wanted, .producer = "headrace"}));
   // In the order of the file; the graph has them in the order in which it met them.
-  std::ranges::sort(model.graph.inputs, {}, [&](const ValueInfo& input) {
-    return std::ranges::find(session.inputs(), input.name, &ValueInfo::name) - session.inputs().begin();
-  });
+  std::map<std::string_view, size_t> places;
+  for (const ValueInfo& input : session.inputs()) places.emplace(input.name, places.size());
+  std::ranges::sort(model.graph.inputs, {}, [&](const ValueInfo& input) { return places[input.name]; });
   model.graph.name = from.graph.name.empty() ? model.graph.name : from.graph.name;
   model.metadata = from.metadata;
   return model;

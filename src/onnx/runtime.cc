@@ -1,13 +1,30 @@
 #include "onnx/runtime.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "ops/library_plugin.h"
 
 namespace headrace::onnx {
-
 namespace {
+
+// The name of the node with the largest output.
+std::string largest_node(const headrace::Graph& graph) {
+  std::string name;
+  int64_t most = -1;
+  for (const headrace::Node& node : graph.nodes) {
+    for (const ValueId output : node.outputs) {
+      const ValueType& type = graph.values[static_cast<size_t>(output)].type;
+      const int64_t bytes = type.shape.elements(Bindings()) * static_cast<int64_t>(dtype_bytes(type.dtype));
+      if (bytes > most) name = node.name;
+      most = std::max(most, bytes);
+    }
+  }
+  return name;
+}
 
 // Two sums of products of 64 bits over four lanes, so that a core reads as fast as its memory gives.
 std::array<uint64_t, 2> hash_of(std::span<const std::byte> bytes) {
@@ -91,7 +108,9 @@ Status SessionRuntime::run(runtime::Program& program, const std::vector<void*>& 
   const int64_t wanted = program.plan_for(Bindings()).arena_bytes;
   if (wanted > static_cast<int64_t>(arena_.bytes())) {
     arena_ = Buffer();
-    HR_ASSIGN_OR_RETURN(arena_, Buffer::allocate(queue_->ledger(), Account::arena, model_, static_cast<uint64_t>(wanted)));
+    auto arena = Buffer::allocate(queue_->ledger(), Account::arena, model_, static_cast<uint64_t>(wanted));
+    if (!arena) return arena.error().with_context(fmt::format("{} writes the most", largest_node(program.graph())));
+    arena_ = *std::move(arena);
   }
   program.bind_arena(arena_.data(), static_cast<int64_t>(arena_.bytes()));
   StepErrors errors;

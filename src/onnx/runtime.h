@@ -2,6 +2,7 @@
 // What the compiled graphs of one session share: the device's queue, one arena, packed constants, and the choices of the build.
 
 #include <array>
+#include <atomic>
 #include <compare>
 #include <functional>
 #include <map>
@@ -10,6 +11,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/buffer.h"
@@ -58,6 +60,26 @@ class ConstantStore final : public PackedConstants {
   size_t sweep_at_ = 0;  // how many entries there are when those of closed plans are looked for
 };
 
+// Nodes of plans that are kept, counted as long as this lives.
+class PlanShare {
+ public:
+  PlanShare() = default;
+  PlanShare(std::atomic<int64_t>& total, int64_t nodes) : total_(&total), nodes_(nodes) { total += nodes; }
+  PlanShare(PlanShare&& other) noexcept { *this = std::move(other); }
+  PlanShare& operator=(PlanShare&& other) noexcept {
+    std::swap(total_, other.total_);
+    std::swap(nodes_, other.nodes_);
+    return *this;
+  }
+  ~PlanShare() {
+    if (total_ != nullptr) *total_ -= nodes_;
+  }
+
+ private:
+  std::atomic<int64_t>* total_ = nullptr;
+  int64_t nodes_ = 0;
+};
+
 class SessionRuntime {
  public:
   SessionRuntime(std::shared_ptr<runtime::DeviceQueue> queue, std::string model, CompileOptions options);
@@ -70,6 +92,10 @@ class SessionRuntime {
   LentThreads lent_threads() const { return lent_; }
   // Why no library's kernels are there; ok where they are, or are not wanted.
   const Status& library_status() const { return library_status_; }
+
+  // A plan of `nodes` nodes, and what all plans of the session have.
+  PlanShare count_plan(int64_t nodes) { return PlanShare(planned_nodes_, nodes); }
+  int64_t planned_nodes() const { return planned_nodes_; }
 
   // Runs a program that has been prepared. Its outputs are read by `read` while nobody else uses the arena. `node_seconds` as
   // Program::run has it. Errors: resource_exhausted for the arena; what kernels report, with the node's name.
@@ -85,6 +111,7 @@ class SessionRuntime {
   const std::string model_;
   const CompileOptions options_;
   ConstantStore constants_;
+  std::atomic<int64_t> planned_nodes_ = 0;
   LentThreads lent_ = nullptr;
   Status library_status_;
   mutable std::mutex mutex_;

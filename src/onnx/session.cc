@@ -15,6 +15,10 @@ Result<Session> Session::load(const std::string& path, const Options& options) {
 }
 
 Result<Session> Session::make(Model model, const Options& options) {
+  return within_memory([&] { return prepare(std::move(model), options); });
+}
+
+Result<Session> Session::prepare(Model model, const Options& options) {
   auto state = std::make_shared<State>();
   state->options = options;
   state->model = std::make_shared<const Model>(std::move(model));
@@ -32,8 +36,13 @@ Result<Session> Session::make(Model model, const Options& options) {
 }
 
 Result<std::map<std::string, Value>> Session::run(const std::map<std::string, Value>& inputs) const {
+  return within_memory([&] {
+    return state_->interpreter != nullptr ? state_->interpreter->run(inputs, state_->options.limits) : run_compiled(inputs);
+  });
+}
+
+Result<std::map<std::string, Value>> Session::run_compiled(const std::map<std::string, Value>& inputs) const {
   const State& state = *state_;
-  if (state.interpreter != nullptr) return state.interpreter->run(inputs, state.options.limits);
   const Graph& graph = state.model->graph;
   HR_ASSIGN_OR_RETURN(std::vector<Value> bound, bind_inputs(graph, inputs));
   RunBudget budget(state.options.limits);

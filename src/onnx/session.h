@@ -24,7 +24,7 @@ class Session {
     bool reference = false;     // the interpreter alone: every operator by its reference
   };
 
-  // Errors: those of read_model, Interpreter::make and DeviceQueue::cpu.
+  // Errors: those of read_model, Interpreter::make and DeviceQueue::cpu; resource_exhausted where memory runs out.
   static Result<Session> load(const std::string& path, const Options& options);
   static Result<Session> make(Model model, const Options& options);
 
@@ -34,7 +34,8 @@ class Session {
   const std::vector<ValueInfo>& outputs() const { return model().graph.outputs; }
   bool may_be_left_out(const ValueInfo& input) const { return model().graph.initializers.contains(input.name); }
 
-  // Outputs by name. Errors: those of Interpreter::run; unsupported for a node without a kernel under `strict`.
+  // Outputs by name. A run that fails leaves the session as it was. Errors: those of Interpreter::run, resource_exhausted where memory runs
+  // out; unsupported for a node without a kernel under `strict`.
   Result<std::map<std::string, Value>> run(const std::map<std::string, Value>& inputs) const;
 
   // The facts of the main graph's inputs by number of its scope, where `dims` says what an open dim of that name is; "INPUT.AXIS" stands
@@ -55,6 +56,8 @@ class Session {
     Options options;
   };
   explicit Session(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  static Result<Session> prepare(Model model, const Options& options);
+  Result<std::map<std::string, Value>> run_compiled(const std::map<std::string, Value>& inputs) const;
 
   std::shared_ptr<State> state_;
 };

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "onnx/function.h"
 #include "onnx/infer.h"
@@ -328,8 +330,10 @@ Result<std::map<std::string, ValueFact>> infer_types(const Model& model, const s
   const Graph& graph = model.graph;
   Scope scope;
   for (const auto& [name, tensor] : graph.initializers) scope.facts[name] = constant_fact(tensor);
+  std::set<std::string_view> names;
+  for (const ValueInfo& input : graph.inputs) names.insert(input.name);
   for (const auto& [name, type] : inputs) {
-    if (std::ranges::find(graph.inputs, name, &ValueInfo::name) == graph.inputs.end()) {
+    if (!names.contains(name)) {
       return error(Code::invalid_argument, "input {}: the model has none of that name", name);
     }
   }

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "core/buffer.h"
 
@@ -21,6 +24,26 @@ std::shared_ptr<const std::byte[]> copy_of_file(const io::MappedFile& file, uint
     file.drop(offset + done, count);
   }
   return copy;
+}
+
+// Zeros, aligned for every type. Throws bad_alloc where the tensors of the process would need more memory than the machine has: the system
+// may grant such an allocation all the same, and end the process when it is written.
+std::shared_ptr<std::byte[]> allocate(uint64_t bytes) {
+  static std::atomic<uint64_t> held = 0;
+  static const uint64_t most = physical_memory();
+  if (held.fetch_add(bytes) + bytes > most) {
+    held -= bytes;
+    throw std::bad_alloc();
+  }
+  auto* data = static_cast<std::byte*>(std::calloc(std::max<uint64_t>(bytes, 1), 1));
+  if (data == nullptr) {
+    held -= bytes;
+    throw std::bad_alloc();
+  }
+  return {data, [bytes](std::byte* at) {
+            std::free(at);
+            held -= bytes;
+          }};
 }
 
 }  // namespace
@@ -72,7 +95,7 @@ Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)), 
   if (dtype == DType::string) {
     strings_ = std::make_shared<std::vector<std::string>>(static_cast<size_t>(elements_));
   } else {
-    bytes_ = std::shared_ptr<std::byte[]>(new std::byte[static_cast<size_t>(bytes())]());  // aligned for every type
+    bytes_ = allocate(bytes());
   }
 }
 

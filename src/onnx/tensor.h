@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -107,7 +108,8 @@ class FileBytes {
 class Tensor {
  public:
   Tensor() : Tensor(DType::f32, {0}) {}
-  // Zeros (empty strings). The number of elements must have been checked where it comes from outside (OpContext::make does).
+  // Zeros (empty strings). The number of elements must have been checked where it comes from outside (OpContext::make does). Throws
+  // std::bad_alloc where the tensors of the process would need more than the machine's memory: within_memory turns it into an error.
   Tensor(DType dtype, Dims dims);
   template <class T>
   static Tensor of(Dims dims, const std::vector<T>& values);
@@ -168,6 +170,18 @@ Tensor Tensor::of(Dims dims, const std::vector<T>& values) {
   T* to = tensor.data<T>();
   for (size_t i = 0; i < values.size(); ++i) to[i] = values[i];
   return tensor;
+}
+
+// Calls f, which returns a Status or a Result; resource_exhausted where memory runs out on the way.
+template <class F>
+auto within_memory(F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    Status status = make_status(Code::resource_exhausted, "out of memory");
+    if constexpr (std::is_same_v<decltype(f()), Status>) return status;
+    else return tl::unexpected(std::move(status));
+  }
 }
 
 // A value of a model: a tensor, a sequence of tensors, or an optional of either.

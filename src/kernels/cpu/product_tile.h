@@ -6,6 +6,8 @@
 // 14 loads for 24 multiply-adds, so that arithmetic is the bound. Terms go in chunks of kChunkTerms, whose panel of 32-64 KB stays
 // in L2 while all rows of a block pass; between chunks the sums wait in the output.
 
+#include <utility>
+
 #include "kernels/cpu/row.h"
 #include "kernels/cpu/unary_lanes.h"
 #include "ops/epilogue.h"
@@ -87,14 +89,12 @@ void multiply_rows(const Product& p, const Finish& finish) {
 }
 
 using MultiplyRows = void (*)(const Product&, const Finish&);
-struct MultiplyTable {
-  MultiplyRows by_rows[kMaxTileRows + 1] = {};
-  constexpr MultiplyTable() { fill<kMaxTileRows>(); }
-  template <int R>
-  constexpr void fill() {
-    by_rows[R] = multiply_rows<R>;
-    if constexpr (R > 1) fill<R - 1>();
-  }
+// By the number of rows.
+template <class>
+struct MultiplyTable;
+template <int... R>
+struct MultiplyTable<std::integer_sequence<int, R...>> {
+  static constexpr MultiplyRows kByRows[] = {nullptr, multiply_rows<R + 1>...};
 };
 
 // The function of each element of `rows` rows that have just been stored.
@@ -108,12 +108,12 @@ void activate_rows(const ops::UnaryAttrs& attrs, float* out, int64_t stride, int
 
 // `rows` rows of a product, in register tiles of nearly equal height.
 void multiply_block(Product p, Finish finish, int64_t rows) {
-  static constexpr MultiplyTable kTable;
+  constexpr const auto& kTable = MultiplyTable<std::make_integer_sequence<int, kMaxTileRows>>::kByRows;
   const int64_t parts = ceil_of(rows, kMaxTileRows);
   int64_t first = 0;
   for (int64_t part = 0; part < parts; ++part) {
     const int64_t end = rows * (part + 1) / parts, count = end - first;
-    kTable.by_rows[count](p, finish);
+    kTable[count](p, finish);
     if (p.last && finish.activation != nullptr) activate_rows(*finish.activation, p.out, p.out_stride, count, p.columns);
     p.a += count * p.a_stride;
     p.out += count * p.out_stride;

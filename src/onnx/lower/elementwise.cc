@@ -51,9 +51,10 @@ bool clip(LowerContext& context) {
     if (!min || !max) return false;
     low = *min;
     high = *max;
+  } else {
+    if (context.has_input(1)) low = context.scalar(1);
+    if (context.has_input(2)) high = context.scalar(2);
   }
-  if (context.has_input(1)) low = context.scalar(1);
-  if (context.has_input(2)) high = context.scalar(2);
   return low && high && to_unary(context, {UnaryKind::clip, *low, *high});
 }
 
@@ -99,7 +100,7 @@ bool mean(LowerContext& context) {
 }
 
 // The slope goes to the right of the channels: unidirectional, as numpy's rule has it.
-bool prelu(LowerContext& context) { return context.rank(1) <= context.rank(0) && pair<BinaryKind::prelu>(context); }
+bool prelu(LowerContext& context) { return goes_into(context.dims(1), context.dims(0)) && pair<BinaryKind::prelu>(context); }
 
 bool where(LowerContext& context) {
   if (context.dtype(0) != DType::boolean || context.dtype(1) != context.dtype(2)) return false;

@@ -21,6 +21,7 @@ bool gemm(LowerContext& context) {
   const Result<int64_t> trans_a = context.integer("transA", 0), trans_b = context.integer("transB", 0);
   const Result<float> alpha = context.number("alpha", 1.0f), beta = context.number("beta", 1.0f);
   if (!trans_a || !trans_b || !alpha || !beta) return false;
+  if (context.has_input(2) && !goes_into(context.dims(2), context.output_dims(0))) return false;
   ValueId a = context.input(0);
   if (*trans_a != 0) a = context.transpose(a, {1, 0});
   ValueId value = context.emit(ops::gemm, ops::GemmAttrs{.trans_b = *trans_b != 0, .scale = *alpha}, {a, context.input(1)});

@@ -21,7 +21,13 @@ bool transpose(LowerContext& context) {
   for (int axis = rank; axis-- > 0;) reversed.push_back(axis);
   const Result<std::vector<int64_t>> perm = context.integers("perm", reversed);
   if (!perm) return false;
-  context.set(0, context.transpose(context.input(0), std::vector<int32_t>(perm->begin(), perm->end())));
+  std::vector<int32_t> axes;
+  for (const int64_t given : *perm) {
+    const Result<int> axis = normalize_axis(given, rank);
+    if (!axis) return false;
+    axes.push_back(*axis);
+  }
+  context.set(0, context.transpose(context.input(0), std::move(axes)));
   return true;
 }
 
@@ -62,12 +68,13 @@ bool slice(LowerContext& context) {
     if (context.has_input(4) && !(steps = context.integers(4))) return false;
   }
   if (!starts) return context.decline("starts that are computed");
+  if ((axes && axes->size() != starts->size()) || (steps && steps->size() != starts->size())) return false;
   std::vector<int64_t> begin(dims.size(), 0), step(dims.size(), 1);
   for (size_t i = 0; i < starts->size(); ++i) {
-    const Result<int> axis = normalize_axis(axes ? axes->at(i) : static_cast<int64_t>(i), context.rank(0));
+    const Result<int> axis = normalize_axis(axes ? (*axes)[i] : static_cast<int64_t>(i), context.rank(0));
     if (!axis) return false;
     const auto at = static_cast<size_t>(*axis);
-    step[at] = steps ? steps->at(i) : 1;
+    step[at] = steps ? (*steps)[i] : 1;
     const int64_t from = (*starts)[i] < 0 ? (*starts)[i] + dims[at] : (*starts)[i];
     begin[at] = std::clamp<int64_t>(from, 0, std::max<int64_t>(0, step[at] < 0 ? dims[at] - 1 : dims[at]));
   }
@@ -119,8 +126,9 @@ bool pad(LowerContext& context) {
   attrs.after.assign(dims.size(), 0);
   attrs.value = *value;
   const size_t count = pads->size() / 2;
+  if (axes && axes->size() != count) return false;
   for (size_t i = 0; i < count; ++i) {
-    const Result<int> axis = normalize_axis(axes ? axes->at(i) : static_cast<int64_t>(i), context.rank(0));
+    const Result<int> axis = normalize_axis(axes ? (*axes)[i] : static_cast<int64_t>(i), context.rank(0));
     if (!axis) return false;
     const auto at = static_cast<size_t>(*axis);
     attrs.before[at] = (*pads)[i];
@@ -168,10 +176,15 @@ bool gather(LowerContext& context) {
   return true;
 }
 
+// Which of channels and blocks comes first, from the opset on that has the attribute.
+Result<std::string> block_mode(const LowerContext& context, int64_t since) {
+  return context.opset() < since ? Result<std::string>("DCR") : context.text("mode", "DCR");
+}
+
 // [N, C, H, W] with blocks of b x b: [N, b, b, C / b^2, H, W] (or with the channels before the blocks) and back.
 bool depth_to_space(LowerContext& context) {
   const Result<int64_t> block = context.integer("blocksize", 0);
-  const Result<std::string> mode = context.text("mode", "DCR");
+  const Result<std::string> mode = block_mode(context, 11);
   const Dims x = context.dims(0);
   if (!block || !mode || *block < 1 || x.size() != 4) return false;
   const int64_t b = *block, c = x[1] / (b * b);
@@ -183,7 +196,7 @@ bool depth_to_space(LowerContext& context) {
 }
 bool space_to_depth(LowerContext& context) {
   const Result<int64_t> block = context.integer("blocksize", 0);
-  const Result<std::string> mode = context.text("mode", "DCR");
+  const Result<std::string> mode = block_mode(context, 28);
   const Dims x = context.dims(0);
   if (!block || !mode || *block < 1 || x.size() != 4) return false;
   const int64_t b = *block;

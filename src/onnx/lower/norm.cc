@@ -22,6 +22,9 @@ bool batch_normalization(LowerContext& context) {
     return context.decline("statistics or weights that are computed");
   }
   const int64_t channels = context.dims(0)[1];
+  for (const Tensor* given : {scale, bias, mean, variance}) {
+    if (given->dims() != Dims{channels}) return false;  // the host says what is wrong
+  }
   std::vector<double> factor, offset;
   for (int64_t c = 0; c < channels; ++c) {
     factor.push_back(static_cast<double>(scale->data<float>()[c]) /

@@ -15,8 +15,11 @@ bool reduce(LowerContext& context) {
   const Result<int64_t> keep = context.integer("keepdims", 1), noop = context.integer("noop_with_empty_axes", 0);
   const Result<std::vector<int64_t>> listed = context.NodeReader::integers("axes", {});
   if (!context.all_f32_but(1) || !keep || !noop || !listed) return false;
-  std::vector<int64_t> axes = *listed;
-  if (context.has_input(1)) {
+  // From here on an input lists the axes; the attribute counts before alone.
+  const bool by_input = context.opset() >= (kind == Kind::sum ? 13 : 18);
+  std::vector<int64_t> axes;
+  if (!by_input) axes = *listed;
+  if (by_input && context.has_input(1)) {
     const auto given = context.integers(1);
     if (!given) return context.decline("axes that are computed");
     axes = *given;

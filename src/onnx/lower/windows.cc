@@ -73,6 +73,17 @@ bool conv_transpose(LowerContext& context) {
   return true;
 }
 
+// Whether each window covers an element of the image: what no window covers has no average.
+bool covers_something(const Window& window) {
+  for (size_t i = 0; i < window.rank(); ++i) {
+    const int64_t in = window.input[i], extent = window.extent(i), last = (window.output[i] - 1) * window.strides[i] - window.begin[i];
+    const bool padded = window.begin[i] + window.end[i] > 0 || last + extent > in;
+    // Taps further apart than the image is long may stand on both sides of it.
+    if (window.begin[i] >= extent || last >= in || (padded && window.dilations[i] > std::max<int64_t>(1, in))) return false;
+  }
+  return true;
+}
+
 template <ops::Pool2dAttrs::Kind kind>
 bool pool(LowerContext& context) {
   if (context.wants_output(1)) return context.decline("its indices are read");
@@ -81,7 +92,7 @@ bool pool(LowerContext& context) {
   const Result<int64_t> ceil_mode = context.integer("ceil_mode", 0), count_pads = context.integer("count_include_pad", 0);
   if (!ceil_mode || !count_pads) return false;
   const Result<Window> window = make_window(context, std::span(x).subspan(2), {}, *ceil_mode != 0);
-  if (!window) return false;
+  if (!window || (kind == ops::Pool2dAttrs::Kind::average && !covers_something(*window))) return false;
   const ops::Pool2dAttrs attrs{.kind = kind,
                                .window = both(window->kernel, int64_t{1}),
                                .stride = both(window->strides, int64_t{1}),
@@ -129,7 +140,14 @@ bool resize(LowerContext& context) {
     if (given == nullptr || given->dtype() != DType::f32) return false;
     scales.assign(given->data<float>(), given->data<float>() + given->elements());
   }
-  if (scales.size() != 4) scales = {1, 1, static_cast<float>(to[2]) / static_cast<float>(from[2]), static_cast<float>(to[3]) / static_cast<float>(from[3])};
+  const bool scaled = scales.size() == 4;
+  const auto by_length = [&](size_t axis) { return static_cast<float>(to[axis]) / static_cast<float>(from[axis]); };
+  if (!scaled) scales = {1, 1, by_length(2), by_length(3)};
+  // A scale next to 1 keeps the length and moves the places all the same.
+  if (scales[0] != 1 || scales[1] != 1) return false;
+  // ONNX aligns the corners of a length that is a fraction; Headrace's op those of the output.
+  const auto whole = [&](size_t axis) { return scales[axis] * static_cast<float>(from[axis]) == static_cast<float>(to[axis]); };
+  if (attrs.coordinates == Attrs::Coordinates::align_corners && scaled && (!whole(2) || !whole(3))) return false;
   attrs.scale = {scales[2], scales[3]};
   set_image(context, context.emit(ops::resize_2d, attrs, {context.to_channels_last(context.input(0))}));
   return true;
