@@ -1,5 +1,5 @@
 // conv and conv_transpose by oneDNN's direct convolutions over channels-last images. Constant weights are packed once into the layout
-// that the primitive asks for; others are read as they stand, which costs it a reordering or its slower loops.
+// that the primitive asks for, others at each run.
 #include "ops/conv.h"
 
 #include "kernels/onednn/kernels.h"
@@ -60,7 +60,7 @@ Result<std::shared_ptr<Prepared>> make(const NodeSetup& setup) {
   const auto& a = setup.sizes.attrs.as<ops::ConvAttrs>();
   const Descs d(setup.sizes.inputs, setup.sizes.outputs[0].shape, a, transpose);
   const PostOps post = post_ops_of(a, d.out);
-  const auto described = describe_primitive<transpose>(d, setup.constants[1] == nullptr ? d.weight : any(d.weight), post);
+  const auto described = describe_primitive<transpose>(d, any(d.weight), post);
   auto state = std::make_shared<Prepared>();
   HR_ASSIGN_OR_RETURN(Prepared::Operand weight, weight_operand(setup, 1, d.weight, described.weights_desc()));
   state->operands = {{DNNL_ARG_SRC, 0, d.x, nullptr}, weight, {DNNL_ARG_DST, -1, d.out, nullptr}};
@@ -90,8 +90,8 @@ bool supports(std::span<const ValueType> inputs, std::span<const ValueType> outp
   try {
     const Descs d(inputs, outputs[0].shape, a, transpose);
     const PostOps post = post_ops_of(a, d.out);
-    return static_cast<bool>(describe_primitive<transpose>(d, any(d.weight), post, true)) &&
-           static_cast<bool>(describe_primitive<transpose>(d, d.weight, post, true));
+    const auto described = describe_primitive<transpose>(d, any(d.weight), post, true);
+    return described && !is_reference(described);
   } catch (const std::exception&) {
     return false;
   }

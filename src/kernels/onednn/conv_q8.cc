@@ -49,7 +49,7 @@ struct Convolution {
 Result<std::shared_ptr<Prepared>> make(const NodeSetup& setup) {
   const auto& attrs = setup.sizes.attrs.as<ops::ConvQ8Attrs>();
   const Convolution convolution(setup.sizes.inputs, setup.sizes.outputs[0], attrs);
-  const auto described = convolution.describe(setup.constants[1] != nullptr);
+  const auto described = convolution.describe(true);
   const std::string more = fmt::format(" for {} with zero {}",
                                        setup.sizes.inputs[0].dtype == DType::u8 ? "u8" : "s8", attrs.q8.x_zero != 0);
   auto state = std::make_shared<Prepared>();
@@ -71,7 +71,8 @@ bool supports(std::span<const ValueType> inputs, std::span<const ValueType> outp
   if (!takes(a.q8.epilogue) || any_zero(inputs)) return false;
   try {
     const Convolution convolution(inputs, outputs[0], a);
-    return static_cast<bool>(convolution.describe(true, true)) && static_cast<bool>(convolution.describe(false, true));
+    const auto described = convolution.describe(true, true);
+    return described && !is_reference(described);
   } catch (const std::exception&) {
     return false;
   }

@@ -96,8 +96,8 @@ bool supports(std::span<const ValueType> inputs, std::span<const ValueType> outp
   try {
     const Descs d(inputs, outputs[0].shape, g);
     const PostOps post = post_ops_of(g, d);
-    return static_cast<bool>(describe_primitive(d, any(d.b), g, post, true)) &&
-           static_cast<bool>(describe_primitive(d, d.b, g, post, true));
+    const auto packed = describe_primitive(d, any(d.b), g, post, true), plain = describe_primitive(d, d.b, g, post, true);
+    return packed && plain && !is_reference(packed) && !is_reference(plain);
   } catch (const std::exception&) {
     return false;
   }

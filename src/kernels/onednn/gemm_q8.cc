@@ -56,7 +56,8 @@ bool supports(std::span<const ValueType> inputs, std::span<const ValueType> outp
   if (!takes(g.q8.epilogue) || any_zero(inputs)) return false;
   try {
     const Matmul matmul(inputs, outputs[0], g);
-    return static_cast<bool>(matmul.describe(true, true)) && static_cast<bool>(matmul.describe(false, true));
+    const auto packed = matmul.describe(true, true), plain = matmul.describe(false, true);
+    return packed && plain && !is_reference(packed) && !is_reference(plain);
   } catch (const std::exception&) {
     return false;
   }

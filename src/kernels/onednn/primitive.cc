@@ -3,7 +3,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace headrace::onednn {
 namespace {
@@ -94,7 +96,7 @@ PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, st
 }
 
 bool Prepared::reads(int input) const {
-  return std::ranges::any_of(operands, [&](const Operand& operand) { return operand.input == input && operand.packed == nullptr; });
+  return std::ranges::any_of(operands, [&](const Operand& operand) { return operand.input == input && (operand.packed == nullptr || operand.reorder); });
 }
 
 dnnl::memory::data_type type_of(DType dtype) {
@@ -136,7 +138,15 @@ void add_q8_operands(const NodeSetup& setup, const ops::Q8ProductAttrs& q8, cons
 Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted, std::string_view more) {
   Prepared::Operand operand{DNNL_ARG_WEIGHTS, input, wanted, nullptr};
   const std::byte* constant = setup.constants[input];
-  if (constant == nullptr || plain == wanted) return operand;
+  if (plain == wanted) return operand;
+  if (constant == nullptr) {
+    std::byte* bytes = static_cast<std::byte*>(std::aligned_alloc(64, (wanted.get_size() + 63) / 64 * 64));
+    if (bytes == nullptr) return error(Code::resource_exhausted, "oneDNN: input {} in another form: out of memory", input);
+    operand.packed = {bytes, [](const std::byte* at) { std::free(const_cast<std::byte*>(at)); }};
+    operand.plain = plain;
+    operand.reorder = dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), plain, cpu_engine(), wanted));
+    return operand;
+  }
   // oneDNN may throw in `pack`, between frames of others: what it says is carried out by hand.
   bool failed = false;
   const auto pack = [&](std::byte* out) {
@@ -163,12 +173,17 @@ void run_prepared(const StepContext& step, const NodeArgs& args, Team&) {
     use_threads(state.threads);
     for (size_t i = 0; i < state.operands.size(); ++i) {
       const Prepared::Operand& operand = state.operands[i];
-      if (operand.packed != nullptr) continue;
+      if (operand.packed != nullptr && !operand.reorder) continue;
       const TensorView& view = (operand.input < 0 ? args.outputs[0] : args.inputs[operand.input]).tensor;
       if (!is_packed(view)) {
         return fail(make_status(Code::internal, "oneDNN: operand {}: want a packed tensor, got a window", operand.input));
       }
-      state.memories[i].set_data_handle(view.data);
+      dnnl::memory& memory = operand.reorder ? state.plain[i] : state.memories[i];
+      memory.set_data_handle(view.data);
+      if (!operand.reorder) continue;
+      dnnl_exec_arg_t list[] = {{DNNL_ARG_FROM, memory.get()}, {DNNL_ARG_TO, state.memories[i].get()}};
+      const dnnl_status_t status = dnnl_primitive_execute(operand.reorder.get(), stream().get(), 2, list);
+      if (status != dnnl_success) return fail(make_status(Code::internal, "oneDNN: status {}", static_cast<int>(status)));
     }
     const dnnl_status_t status =
         dnnl_primitive_execute(state.primitive.get(), stream().get(), static_cast<int>(state.list.size()), state.list.data());
@@ -191,6 +206,7 @@ Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::
       void* data = operand.packed == nullptr ? DNNL_MEMORY_NONE : const_cast<std::byte*>(operand.packed.get());
       made->memories.emplace_back(operand.desc, cpu_engine(), data);
       made->list.push_back({operand.argument, made->memories.back().get()});
+      made->plain.push_back(operand.reorder ? dnnl::memory(operand.plain, cpu_engine(), DNNL_MEMORY_NONE) : dnnl::memory());
     }
     return std::shared_ptr<const KernelState>(std::move(made));
   } catch (const dnnl::error& thrown) {
@@ -200,6 +216,8 @@ Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::
     return error(Code::resource_exhausted, "{}: oneDNN: out of memory", op);
   }
 }
+
+bool is_reference(const dnnl::primitive_desc_base& described) { return std::string_view(described.impl_info_str()).starts_with("ref"); }
 
 void use_threads(int count) { omp_set_num_threads(count); }
 

@@ -39,6 +39,9 @@ class Prepared final : public KernelState {
     int input;     // of the node; -1: its output
     Desc desc;
     std::shared_ptr<const std::byte[]> packed;  // in place of the input's bytes
+    // A computed input that the primitive wants in another form: brought from `plain` into `packed` before each run.
+    Desc plain = {};
+    dnnl::reorder reorder = {};
   };
   bool reads(int input) const override;
 
@@ -47,10 +50,11 @@ class Prepared final : public KernelState {
   int threads = 1;
   // Of the operands; made by guarded().
   mutable std::vector<dnnl::memory> memories;
+  mutable std::vector<dnnl::memory> plain;  // what is brought into another form; empty ones for the others
   std::vector<dnnl_exec_arg_t> list;
 };
 
-// Input `input` as the primitive wants it: packed where it is a constant in another form than `plain`. `more`: what the packed bytes
+// Input `input` as the primitive wants it: brought into its form at each run where it is computed, packed once where it is a constant in another form than `plain`. `more`: what the packed bytes
 // depend on beyond the form. Errors: resource_exhausted; throws dnnl::error.
 Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted,
                                          std::string_view more = {});
@@ -60,6 +64,9 @@ void add_q8_operands(const NodeSetup& setup, const ops::Q8ProductAttrs& q8, cons
 
 // Runs `args.state`. Failures go to the step's errors.
 void run_prepared(const StepContext& step, const NodeArgs& args, Team& team);
+
+// Whether a primitive is oneDNN's plain loops, which are slower than Headrace's.
+bool is_reference(const dnnl::primitive_desc_base& described);
 
 // make() with oneDNN's exceptions turned into an error of the op. Below some `flops` one thread has done before a second has woken.
 Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::string_view op, double flops,
