@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "cli/graph_options.h"
 #include "cli/model_options.h"
+#include "ops/library_plugin.h"
 
 namespace headrace::cli {
 namespace {
@@ -29,6 +30,7 @@ Status graph_bench(const std::vector<std::string>& args) {
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};
 
+  if (!wanted.no_library) (void)load_onednn_plugin();  // once a process, not once a model; where it is missing, explain says why
   const TimePoint start = Clock::now();
   HR_ASSIGN_OR_RETURN(const onnx::Session session, wanted.open());
   double load_s = seconds_between(start, Clock::now());
