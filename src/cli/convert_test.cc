@@ -126,7 +126,7 @@ TEST_F(Convert, WhatGgufCannotSayIsRefusedAndLeavesNothing) {
                                                        {"gemma3_softcaps", "operators"},
                                                        {"mistral_window", "window=7"},
                                                        {"qwen2_window", "window=8"},
-                                                       {"untied_biases", "want activation gelu_tanh, it would run as activation silu"},
+                                                       {"untied_biases", "want unary gelu_tanh, it would run as unary silu"},
                                                        {"rope_dynamic", "rope_type \"dynamic\""},
                                                        {"rope_longrope", "rope_type \"longrope\""}};
   for (const auto& [name, want] : cases) {
