@@ -17,7 +17,7 @@ struct KernelList {
 namespace generic {
 #include "ops/ops.def"
 }
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(HEADRACE_PORTABLE_KERNELS)
 namespace avx2 {
 #include "ops/ops.def"
 }

@@ -46,7 +46,7 @@ constexpr const Op* kOps[] = {
 
 constexpr const KernelList* kCpuLists[] = {
 #define HR_VIEW_OP(op)
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(HEADRACE_PORTABLE_KERNELS)
 #define HR_OP(op) &generic::kernels_##op, &avx2::kernels_##op, &avx512::kernels_##op,
 #else
 #define HR_OP(op) &generic::kernels_##op,

@@ -17,7 +17,11 @@ namespace headrace::testing {
 namespace {
 
 // Cases above this need seconds of float64 loops: op_driver_slow_test.cc has them.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kQuickWork = 3e6;  // ten times as slow
+#else
 constexpr double kQuickWork = 1e8;
+#endif
 
 class EveryOp : public ::testing::TestWithParam<const Op*> {};
 

@@ -193,25 +193,23 @@ void multiply_rows8(const Product8& p, float* out) {
 }
 
 using MultiplyRows8 = void (*)(const Product8&, float*);
-struct MultiplyTable8 {
-  MultiplyRows8 by_rows[kRows8 + 1] = {};
-  constexpr MultiplyTable8() { fill<kRows8>(); }
-  template <int R>
-  constexpr void fill() {
-    by_rows[R] = multiply_rows8<R>;
-    if constexpr (R > 1) fill<R - 1>();
-  }
+// By the number of rows.
+template <class>
+struct MultiplyTable8;
+template <int... R>
+struct MultiplyTable8<std::integer_sequence<int, R...>> {
+  static constexpr MultiplyRows8 kByRows[] = {nullptr, multiply_rows8<R + 1>...};
 };
 
 // `rows` rows of one panel.
 void multiply_block8(Product8 p, Finish8 f, int64_t rows, int columns) {
-  static constexpr MultiplyTable8 kTable;
+  constexpr const auto& kTable = MultiplyTable8<std::make_integer_sequence<int, kRows8>>::kByRows;
   alignas(64) float sums[kRows8 * kPanelWidth];
   const int64_t out_bytes = f.y == nullptr ? 4 : 1, parts = ceil_of(rows, kRows8);
   int64_t first = 0;
   for (int64_t part = 0; part < parts; ++part) {
     const int64_t end = rows * (part + 1) / parts, count = end - first;
-    kTable.by_rows[count](p, sums);
+    kTable[count](p, sums);
     finish_rows8(f, sums, static_cast<int>(count), columns);
     p.x += count * p.x_stride;
     f.out += count * f.out_stride * out_bytes;
