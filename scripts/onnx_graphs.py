@@ -425,7 +425,7 @@ def qdq_mlp_tiny(name):
 SMALL = {
     "resnet_tiny": lambda: resnet("resnet_tiny", 32, 8, (2, 1), 10),
     "mobilenet_tiny": lambda: mobilenet("mobilenet_tiny", 32, 8, ((1, 8, 1, 1), (3, 12, 2, 2), (3, 16, 2, 1)), 32, 10),
-    "bert_tiny": lambda: bert("bert_tiny", Bert(hidden=64, layers=2, heads=4, inner=96, vocabulary=100, positions=32)),
+    "bert_tiny": lambda: bert("bert_tiny", Bert(hidden=32, layers=2, heads=4, inner=48, vocabulary=100, positions=32)),
     "ocr_tiny": lambda: ocr_tiny("ocr_tiny"),
     "vad_tiny": lambda: vad_tiny("vad_tiny"),
 }

@@ -136,7 +136,7 @@ CASES = {
     "ppocr_det": lambda rng: page_cases(rng, ((320, 480), (640, 640))),
     "ppocr_cls": line_cases,
     "ppocr_rec": line_cases,
-    "ocr_tiny": lambda rng: page_cases(rng, ((64, 64), (64, 96))),
+    "ocr_tiny": lambda rng: page_cases(rng, ((32, 32), (32, 64))),
     "silero_vad": lambda rng: [voice_case("16 kHz, 20 chunks", rng, 16000, 512, 64, 20, 128),
                                voice_case("8 kHz, 20 chunks", rng, 8000, 256, 32, 20, 128)],
     "silero_vad_16k": lambda rng: [one_rate(voice_case("20 chunks", rng, 16000, 512, 64, 20, 128))],
