@@ -92,18 +92,6 @@ Tensor copy_of(const TensorView& view) {
 
 }  // namespace
 
-Status RunBudget::charge(uint64_t bytes) {
-  if (bytes > left_.made_bytes) return make_status(Code::resource_exhausted, "more than {} bytes in the tensors of a run", limits_.made_bytes);
-  left_.made_bytes -= bytes;
-  return {};
-}
-
-Status RunBudget::count_nodes(uint64_t nodes) {
-  if (nodes > left_.nodes) return make_status(Code::resource_exhausted, "more than {} calls of operators in a run", limits_.nodes);
-  left_.nodes -= nodes;
-  return {};
-}
-
 // ---- a section
 
 Section::~Section() = default;

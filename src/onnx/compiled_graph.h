@@ -24,18 +24,6 @@
 
 namespace headrace::onnx {
 
-// What one run may still do.
-class RunBudget {
- public:
-  explicit RunBudget(const RunLimits& limits) : left_(limits), limits_(limits) {}
-  Status charge(uint64_t bytes);
-  Status count_nodes(uint64_t nodes);
-
- private:
-  RunLimits left_;
-  const RunLimits limits_;
-};
-
 class CompiledGraph;
 
 // A graph that a node holds.

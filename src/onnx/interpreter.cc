@@ -36,7 +36,6 @@ struct Body {
   std::vector<std::pair<int, Tensor>> initializers;   // by slot
   std::vector<Step> steps;
   std::vector<Place> outputs;
-  std::vector<std::string> output_names;
 };
 
 // The names of a body while it is prepared, and those around it.
@@ -161,7 +160,6 @@ Status Preparation::outputs(std::span<const std::string> wanted, const Names& na
     const Place place = names.find(name);
     if (place.slot < 0) return make_status(Code::malformed, "no value for output \"{}\"", name);
     body.outputs.push_back(place);
-    body.output_names.push_back(name);
   }
   body.num_slots = names.size();
   std::vector<int> last_reader(static_cast<size_t>(body.num_slots), -1);
@@ -204,22 +202,15 @@ struct Frame {
 // One run() of a model.
 class Run {
  public:
-  explicit Run(const RunLimits& limits) : left_(limits), limits_(limits) {}
+  explicit Run(const RunLimits& limits) : budget_(limits) {}
   Result<std::vector<Value>> body(const Body& body, std::vector<Value> inputs, const Frame* outer);
-  Status charge(uint64_t bytes);
+  RunBudget& budget() { return budget_; }
 
  private:
   Result<std::vector<Value>> step(const Body::Step& step, const Frame& frame);
 
-  RunLimits left_;
-  const RunLimits limits_;
+  RunBudget budget_;
 };
-
-Status Run::charge(uint64_t bytes) {
-  if (bytes > left_.made_bytes) return make_status(Code::resource_exhausted, "more than {} bytes in the tensors of a run", limits_.made_bytes);
-  left_.made_bytes -= bytes;
-  return {};
-}
 
 // What an operator that holds graphs runs them with.
 class StepGraphs final : public GraphRunner {
@@ -231,7 +222,7 @@ class StepGraphs final : public GraphRunner {
     }
     return error(Code::internal, "a graph that is no attribute of the node");
   }
-  Status charge(uint64_t bytes) override { return run_.charge(bytes); }
+  Status charge(uint64_t bytes) override { return run_.budget().charge(bytes); }
 
  private:
   Run& run_;
@@ -262,8 +253,7 @@ Result<std::vector<Value>> Run::body(const Body& body, std::vector<Value> inputs
 }
 
 Result<std::vector<Value>> Run::step(const Body::Step& step, const Frame& frame) {
-  if (left_.nodes == 0) return error(Code::resource_exhausted, "more than {} calls of operators in a run", limits_.nodes);
-  --left_.nodes;
+  HR_RETURN_IF_ERROR(budget_.count_nodes(1));
   std::vector<Value> inputs;
   for (const Place& place : step.inputs) inputs.push_back(place.slot < 0 ? Value() : frame.at(place));
   if (step.function) return body(*step.function, std::move(inputs), nullptr);
@@ -294,6 +284,20 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
 }
 
 }  // namespace
+
+Status RunBudget::charge(uint64_t bytes) {
+  if (bytes > left_.made_bytes) {
+    return make_status(Code::resource_exhausted, "more than {} bytes in the tensors of a run", limits_.made_bytes);
+  }
+  left_.made_bytes -= bytes;
+  return {};
+}
+
+Status RunBudget::count_nodes(uint64_t nodes) {
+  if (nodes > left_.nodes) return make_status(Code::resource_exhausted, "more than {} calls of operators in a run", limits_.nodes);
+  left_.nodes -= nodes;
+  return {};
+}
 
 struct Interpreter::Prepared {
   std::shared_ptr<const Model> model;
