@@ -490,14 +490,10 @@ Status CompiledGraph::build(const Graph& graph, const std::map<std::string, int6
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     Scope::Step step{.node = &node, .index = i};
-    const auto opset = opsets.find(node.domain);
-    step.opset = node.opset != 0 ? node.opset : opset == opsets.end() ? 0 : opset->second;
-    step.row = step.opset == 0 || !node.domain.empty() ? nullptr : find_op(node.op, step.opset);
-    if (step.row == nullptr) {
-      return make_status(Code::unsupported, "no operator {}{}{}{}", node.domain, node.domain.empty() ? "" : ".", node.op,
-                         step.opset == 0 ? ", whose domain the model does not import" : fmt::format(" in opset {}", step.opset))
-          .with_context(step.describe());
-    }
+    const auto called = find_op(node, opsets);
+    if (!called) return called.error().with_context(step.describe());
+    step.row = called->row;
+    step.opset = called->opset;
     for (const std::string& name : node.inputs) {
       step.inputs.push_back(name.empty() ? -1 : find(name));
       if (step.inputs.back() < 0 && !name.empty()) return make_status(Code::malformed, "no value \"{}\"", name).with_context(step.describe());

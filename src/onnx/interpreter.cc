@@ -22,8 +22,7 @@ struct Body {
   struct Step {
     const Node* node = nullptr;
     size_t index = 0;  // of the node, for errors
-    int64_t opset = 0;
-    const OpRow* row = nullptr;      // or
+    CalledOp called;                 // or
     std::unique_ptr<Body> function;  // the function's body, its attributes bound
     std::vector<Place> inputs;
     std::vector<int> outputs;  // slots; -1: nobody reads it
@@ -121,17 +120,11 @@ Status Preparation::step(const Node& node, size_t index, const std::map<std::str
     if (place.slot < 0 && !name.empty()) return make_status(Code::malformed, "no value \"{}\"", name);
     step.inputs.push_back(place);
   }
-  const auto opset = opsets.find(node.domain);
   if (const Function* called = functions_.find(node)) {
     step.function = std::make_unique<Body>();
     HR_RETURN_IF_ERROR(function(*called, node, depth + 1, *step.function));
   } else {
-    step.opset = opset == opsets.end() ? 0 : opset->second;
-    step.row = opset == opsets.end() || !node.domain.empty() ? nullptr : find_op(node.op, opset->second);
-    if (step.row == nullptr) {
-      return make_status(Code::unsupported, "no operator {}{}{}{}", node.domain, node.domain.empty() ? "" : ".", node.op,
-                         opset == opsets.end() ? ", whose domain the model does not import" : fmt::format(" in opset {}", opset->second));
-    }
+    HR_ASSIGN_OR_RETURN(step.called, find_op(node, opsets));
     for (const auto& [name, attribute] : node.attributes) {
       for (const auto& inner : attribute.graphs) {
         step.graphs.emplace_back(inner.get(), std::make_unique<Body>());
@@ -258,8 +251,8 @@ Result<std::vector<Value>> Run::step(const Body::Step& step, const Frame& frame)
   for (const Place& place : step.inputs) inputs.push_back(place.slot < 0 ? Value() : frame.at(place));
   if (step.function) return body(*step.function, std::move(inputs), nullptr);
   StepGraphs graphs(*this, step, frame);
-  OpContext context(*step.node, step.opset, inputs, graphs);
-  HR_RETURN_IF_ERROR(step.row->run(context));
+  OpContext context(*step.node, step.called.opset, inputs, graphs);
+  HR_RETURN_IF_ERROR(step.called.row->run(context));
   return context.take_outputs();
 }
 

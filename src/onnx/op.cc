@@ -55,6 +55,16 @@ const OpRow* find_op(std::string_view name, int64_t opset) {
   return best;
 }
 
+Result<CalledOp> find_op(const Node& node, const std::map<std::string, int64_t>& opsets) {
+  const auto imported = opsets.find(node.domain);
+  const bool known = node.opset != 0 || imported != opsets.end();
+  const int64_t opset = !known ? 0 : node.opset != 0 ? node.opset : imported->second;
+  const OpRow* row = known && node.domain.empty() ? find_op(node.op, opset) : nullptr;
+  if (row != nullptr) return CalledOp{row, opset};
+  return error(Code::unsupported, "no operator {}{}{}{}", node.domain, node.domain.empty() ? "" : ".", node.op,
+               known ? fmt::format(" in opset {}", opset) : ", whose domain the model does not import");
+}
+
 OpContext::OpContext(const Node& node, int64_t opset, std::span<const Value> inputs, GraphRunner& graphs)
     : NodeReader(node, opset), inputs_(inputs), graphs_(graphs), outputs_(node.outputs.size()) {}
 

@@ -2,11 +2,12 @@
 // Operators on the host, by the letter of the ONNX operator document: the meaning of every node. Slow loops are allowed here, wrong ones
 // are not; what is fast is the graph layer's business, which is measured against these.
 //
-// An operator is a row of a family's table: name, the opset from which its meaning holds, what runs it, and what infers its
-// outputs' types. Of the rows of one name the one
-// with the highest opset that the model's does not exceed is taken. Families are files in onnx/ops/, listed in onnx/ops.def.
+// An operator is a row of a family's table: name, the opset from which its meaning holds, what runs it, and what infers its outputs'
+// types. Of the rows of one name the one with the highest opset that the model's does not exceed is taken. Families are files in
+// onnx/ops/, listed in onnx/ops.def.
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -104,6 +105,14 @@ struct OpRow {
 // The row for a node of the standard domain at `opset`; null when there is none.
 const OpRow* find_op(std::string_view name, int64_t opset);
 std::span<const OpRow* const> all_ops();  // by name and opset
+
+// The operator that a node calls.
+struct CalledOp {
+  const OpRow* row = nullptr;
+  int64_t opset = 0;  // of the node's domain
+};
+// `opsets`: what the model imports, by domain; a node's own opset goes before it. Errors: unsupported where there is none.
+Result<CalledOp> find_op(const Node& node, const std::map<std::string, int64_t>& opsets);
 
 // ---- what many operators need
 
