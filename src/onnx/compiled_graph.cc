@@ -7,6 +7,7 @@
 
 #include "graph/builder.h"
 #include "onnx/host_node.h"
+#include "onnx/infer.h"
 #include "onnx/lower.h"
 
 namespace headrace::onnx {
@@ -26,34 +27,14 @@ constexpr int kMaxSections = 32;
 bool is_static(const ValueFact& fact) {
   if (fact.type.kind != Type::Kind::tensor || !fact.type.shape || fact.type.dtype == DType::string) return false;
   if (fact.type.shape->size() > static_cast<size_t>(kMaxRank)) return false;
-  Dims dims;
-  for (const Type::Dim& dim : *fact.type.shape) {
-    if (dim.value < 0) return false;
-    dims.push_back(dim.value);
-  }
-  return count_elements(dims).has_value();
+  const std::optional<Dims> dims = known_dims(*fact.type.shape);
+  return dims && count_elements(*dims).has_value();
 }
 
-Dims known_dims(const ValueFact& fact) {
-  Dims dims;
-  for (const Type::Dim& dim : *fact.type.shape) dims.push_back(dim.value);
-  return dims;
-}
-
-ValueFact fact_of(const Tensor& tensor) {
-  ValueFact fact;
-  fact.type.kind = Type::Kind::tensor;
-  fact.type.dtype = tensor.dtype();
-  fact.type.shape.emplace();
-  for (const int64_t dim : tensor.dims()) fact.type.shape->push_back({dim, ""});
-  return fact;
-}
-
+// What a plan is made for, as its key tells: the type of a tensor, nothing of a sequence or an optional.
 ValueFact fact_of(const Value& value) {
-  if (const Tensor* tensor = value.tensor()) return fact_of(*tensor);
-  ValueFact fact;
-  fact.left_out = !value.has_value();
-  return fact;
+  if (value.tensor() != nullptr) return {.type = type_of(value)};
+  return {.left_out = !value.has_value()};
 }
 
 // What one run of a program writes: its nodes' outputs, and the copies of its own.
@@ -185,8 +166,7 @@ Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> f
   for (size_t id = 0; id < facts.size(); ++id) {
     const Tensor* tensor = scope_.initializers[id].get();
     if (tensor == nullptr || given[id]) continue;
-    facts[id] = fact_of(*tensor);
-    facts[id].constant = *tensor;
+    facts[id] = constant_fact(*tensor);
   }
   auto plan = std::make_shared<Plan>();
   enum class Where : uint8_t { unseen, known, host, later };
@@ -275,7 +255,7 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
     ValueId& value = built[static_cast<size_t>(id)];
     if (value != kNone) return value;
     const ValueFact& fact = facts[static_cast<size_t>(id)];
-    const ValueType type = value_type(fact.type.dtype, known_dims(fact));
+    const ValueType type = value_type(fact);
     if (fact.constant) {
       std::shared_ptr<const std::byte[]> bytes = fact.constant->share();
       if (scope_.initializers[static_cast<size_t>(id)] != nullptr) of_model.insert(bytes.get());
@@ -319,7 +299,7 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
       for (const int id : step.inputs) inputs.push_back(id < 0 ? kNone : value_of(id));
       for (const ValueFact& fact : output_facts) {
         // An output that nobody reads has a type of its own.
-        attrs.outputs.push_back(fact.left_out ? value_type(DType::u8, {0}) : value_type(fact.type.dtype, known_dims(fact)));
+        attrs.outputs.push_back(fact.left_out ? value_type(DType::u8, {0}) : value_type(fact));
       }
       const size_t count = attrs.outputs.size();
       const std::vector<ValueId> made = builder.nodes(ops::host, std::move(attrs), std::move(inputs), step.describe(), count);
@@ -330,7 +310,7 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
       const int id = step.outputs[i];
       if (id < 0 || facts[static_cast<size_t>(id)].constant) continue;
       const ValueId value = context.made()[i];
-      const ValueType planned = value_type(output_facts[i].type.dtype, known_dims(output_facts[i]));
+      const ValueType planned = value_type(output_facts[i]);
       if (value == kNone || !(builder.graph.values[static_cast<size_t>(value)].type == planned)) {
         return error(Code::internal, "{}: output {} was lowered to another type than inferred", step.describe(), i);
       }

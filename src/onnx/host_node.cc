@@ -66,10 +66,4 @@ const HostOrigin* host_origin(const ops::HostFunction& function) {
   return made == nullptr ? nullptr : &made->origin();
 }
 
-ValueType value_type(DType dtype, const Dims& dims) {
-  Shape shape;
-  for (const int64_t dim : dims) shape.push_back(dim);
-  return ValueType::tensor(dtype, shape);
-}
-
 }  // namespace headrace::onnx

@@ -72,6 +72,11 @@ class LowerContext : public NodeReader {
   std::string declined_;
 };
 
+// The dims of a tensor that are all known, and its type in a program. Dims are at most kMaxRank.
+Dims static_dims(const ValueFact& fact);
+ValueType value_type(const ValueFact& fact);
+ValueType value_type(DType dtype, const Dims& dims);
+
 // Whether `from` broadcasts to `to` as it is: numpy's rule in one direction.
 bool goes_into(const Dims& from, const Dims& to);
 
