@@ -16,8 +16,8 @@ namespace {
 Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& plan, const std::vector<ValueFact>& facts) {
   const Scope& scope = session.compiled()->scope();
   if (!plan.host_steps.empty()) {
-    const Scope::Step& step = scope.steps[static_cast<size_t>(plan.host_steps.front())];
-    return error(Code::unsupported, "{}: {}", step.describe(), plan.host_reasons.front());
+    const Section::HostStep& host = plan.host_steps.front();
+    return error(Code::unsupported, "{}: {}", scope.steps[static_cast<size_t>(host.index)].describe(), host.reason);
   }
   headrace::Graph graph;
   std::map<int, ValueId> values;  // by number of the scope
