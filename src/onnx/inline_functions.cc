@@ -157,7 +157,6 @@ class Inliner {
 }  // namespace
 
 Result<Model> inline_functions(Model model) {
-  if (model.functions.empty()) return model;
   HR_ASSIGN_OR_RETURN(model.graph.nodes, Inliner(model).nodes(model.graph.nodes, 0));
   model.functions.clear();
   return model;

@@ -49,7 +49,7 @@ class Session {
  private:
   struct State {
     std::shared_ptr<const Model> model;     // as it was read
-    std::shared_ptr<const Model> inlined;   // what the graphs below point into
+    std::shared_ptr<const Model> inlined;   // what the graphs below point into; the same where it has no functions
     std::unique_ptr<SessionRuntime> runtime;
     std::unique_ptr<CompiledGraph> compiled;
     std::unique_ptr<Interpreter> interpreter;  // with `reference`
