@@ -30,7 +30,8 @@ uint64_t copy_bytes(const Node& node) {
   uint64_t bytes = sizeof(Node) + node.name.size() + text_bytes(node.inputs) + text_bytes(node.outputs);
   for (const auto& [name, attribute] : node.attributes) {
     bytes += sizeof(Attribute) + name.size() + attribute.text.size() + text_bytes(attribute.texts);
-    bytes += attribute.numbers.size() * sizeof(float) + attribute.integers.size() * sizeof(int64_t) + attribute.tensors.size() * sizeof(Tensor);
+    bytes += attribute.numbers.size() * sizeof(float) + attribute.integers.size() * sizeof(int64_t);
+    bytes += attribute.tensors.size() * sizeof(Tensor);
     for (const auto& graph : attribute.graphs) {
       for (const auto& [value, tensor] : graph->initializers) bytes += value.size() + sizeof(Tensor) + kEntryBytes;
       for (const auto* list : {&graph->inputs, &graph->outputs, &graph->values}) {

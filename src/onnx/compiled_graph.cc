@@ -482,7 +482,8 @@ Status Section::run_step(const Scope::Step& step, std::vector<Value>& values, Ru
 // ---- a graph
 
 Result<std::unique_ptr<CompiledGraph>> CompiledGraph::make(const Graph& graph, const std::map<std::string, int64_t>& opsets,
-                                                           SessionRuntime& runtime, const std::vector<const std::map<std::string, int>*>& outer) {
+                                                           SessionRuntime& runtime,
+                                                           const std::vector<const std::map<std::string, int>*>& outer) {
   if (outer.size() > static_cast<size_t>(Interpreter::kMaxDepth)) {
     return error(Code::resource_exhausted, "graphs deeper than {}", Interpreter::kMaxDepth);
   }
@@ -527,7 +528,8 @@ Status CompiledGraph::build(const Graph& graph, const std::map<std::string, int6
     step.opset = called->opset;
     for (const std::string& name : node.inputs) {
       step.inputs.push_back(name.empty() ? -1 : find(name));
-      if (step.inputs.back() < 0 && !name.empty()) return make_status(Code::malformed, "no value \"{}\"", name).with_context(step.describe());
+      if (step.inputs.back() >= 0 || name.empty()) continue;
+      return make_status(Code::malformed, "no value \"{}\"", name).with_context(step.describe());
     }
     for (const auto& [name, attribute] : node.attributes) {
       for (const auto& inner : attribute.graphs) {

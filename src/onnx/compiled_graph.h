@@ -1,8 +1,8 @@
 #pragma once
-// One graph of a model, compiled for each shape of its inputs: nodes whose types follow from the inputs' types become a program of Headrace's
-// IR, run by the executor that runs language models; what depends on data (NonZero, control flow, sequences, strings) runs between
-// programs, node by node. Graphs that nodes hold (If, Loop, Scan) are compiled graphs of their own; the outer values that they read are
-// explicit inputs.
+// One graph of a model, compiled for each shape of its inputs: nodes whose types follow from the inputs' types become a program of
+// Headrace's IR, run by the executor that runs language models; what depends on data (NonZero, control flow, sequences, strings) runs
+// between programs, node by node. Graphs that nodes hold (If, Loop, Scan) are compiled graphs of their own; the outer values that they
+// read are explicit inputs.
 //
 // A section is a set of nodes that a plan covers. Its plan is made of
 //   1. a program over all nodes whose types are known,

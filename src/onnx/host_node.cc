@@ -42,7 +42,8 @@ class HostNode final : public ops::HostFunction {
       if (from == nullptr && node_.outputs[i].empty()) continue;
       if (from == nullptr || from->dtype() != to.dtype || from->dims() != dims) {
         return make_status(Code::internal, "output {}: planned as {} [{}], is {} [{}]", i, dtype_name(to.dtype), fmt::join(dims, ", "),
-                           from == nullptr ? "nothing" : dtype_name(from->dtype()), fmt::join(from == nullptr ? Dims() : from->dims(), ", "));
+                           from == nullptr ? "nothing" : dtype_name(from->dtype()),
+                           fmt::join(from == nullptr ? Dims() : from->dims(), ", "));
       }
       if (from->bytes() > 0) std::memcpy(to.data, from->raw(), from->bytes());
     }

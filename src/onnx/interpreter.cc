@@ -265,7 +265,8 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
   }
   if (tensor == nullptr) return {};
   if (tensor->dtype() != wanted.type.dtype) {
-    return make_status(Code::invalid_argument, "input {}: want {}, got {}", wanted.name, dtype_name(wanted.type.dtype), dtype_name(tensor->dtype()));
+    return make_status(Code::invalid_argument, "input {}: want {}, got {}", wanted.name, dtype_name(wanted.type.dtype),
+                       dtype_name(tensor->dtype()));
   }
   if (!wanted.type.shape) return {};
   const auto& shape = *wanted.type.shape;

@@ -58,6 +58,7 @@ class Interpreter {
 Result<std::vector<Value>> bind_inputs(const Graph& graph, const std::map<std::string, Value>& inputs);
 
 // Prepares and runs once.
-Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs, const RunLimits& limits = {});
+Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs,
+                                               const RunLimits& limits = {});
 
 }  // namespace headrace::onnx

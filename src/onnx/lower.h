@@ -53,7 +53,9 @@ class LowerContext : public NodeReader {
   std::string why_declined() const;
 
   // Shorthand for nodes of one output, named after the ONNX node.
-  ValueId emit(const Op& op, Attrs attrs, std::vector<ValueId> inputs) { return builder_.node(op, std::move(attrs), std::move(inputs), name_); }
+  ValueId emit(const Op& op, Attrs attrs, std::vector<ValueId> inputs) {
+    return builder_.node(op, std::move(attrs), std::move(inputs), name_);
+  }
   Dims dims_of(ValueId value) const;
   ValueId reshape(ValueId value, Dims dims);            // value itself where nothing changes
   ValueId transpose(ValueId value, std::vector<int32_t> perm);
