@@ -40,13 +40,6 @@ int64_t ir_of(int64_t opset) {
   return opset <= 27 ? 13 : 14;
 }
 
-// The axes longer than 1, in order: two spellings with the same ones hold the same bytes.
-Order moved_axes(const Dims& dims, const Order& order) {
-  Order axes;
-  std::ranges::copy_if(order, std::back_inserter(axes), [&](int32_t axis) { return dims[static_cast<size_t>(axis)] != 1; });
-  return axes;
-}
-
 // Axis i of the result is axis inner[i] of what has axis k = axis outer[k] of the array.
 Order compose(const Order& outer, const Order& inner) {
   Order both;
@@ -124,6 +117,12 @@ Dims ordered(const Dims& dims, const Order& order) {
   Dims result;
   for (const int32_t axis : order) result.push_back(dims[static_cast<size_t>(axis)]);
   return result;
+}
+
+Order moved_axes(const Dims& dims, const Order& order) {
+  Order axes;
+  std::ranges::copy_if(order, std::back_inserter(axes), [&](int32_t axis) { return dims[static_cast<size_t>(axis)] != 1; });
+  return axes;
 }
 
 int64_t axis_in(const Order& order, int64_t axis) { return std::ranges::find(order, static_cast<int32_t>(axis)) - order.begin(); }
