@@ -47,7 +47,7 @@ bool concat(LowerContext& context) {
   return true;
 }
 
-// Elements from `begin` on with a step of one, as many as `size` says.
+// Elements from `begin` on, `step` apart, as many as `size` says.
 ValueId slice_of(LowerContext& context, std::vector<int64_t> begin, std::vector<int64_t> step, Dims size) {
   const bool whole = size == context.dims(0) && std::ranges::all_of(step, [](int64_t s) { return s == 1; });
   if (whole) return context.input(0);
