@@ -88,11 +88,7 @@ std::optional<float> LowerContext::scalar(int index) const {
 std::optional<std::vector<int64_t>> LowerContext::integers(int index) const {
   const Tensor* tensor = constant(index);
   if (tensor == nullptr || tensor->rank() > 1) return std::nullopt;
-  std::vector<int64_t> values;
-  const bool known = dispatch<int64_t, int32_t>(tensor->dtype(), [&]<class T>() {
-    for (const T value : tensor->values<T>()) values.push_back(value);
-  });
-  return known ? std::optional(values) : std::nullopt;
+  return integers_of(*tensor);
 }
 
 bool LowerContext::all_f32_but(int input) const {

@@ -120,10 +120,9 @@ class Contents {
       if (input.elements) {
         all.insert(all.end(), input.elements->begin(), input.elements->end());
       } else {
-        const bool integers = dispatch<int64_t, int32_t>(input.constant->dtype(), [&]<class T>() {
-          for (const T value : input.constant->values<T>()) all.push_back({value, ""});
-        });
+        const auto integers = integers_of(*input.constant);
         if (!integers) return {};
+        for (const int64_t value : *integers) all.push_back({value, ""});
       }
       const std::optional<Dims> dims = input.type.shape ? known_dims(*input.type.shape) : std::nullopt;
       if (!dims || count_elements(*dims).value_or(-1) != std::ssize(all) - start) return {};
@@ -139,9 +138,7 @@ class Contents {
       const DType dtype = outputs_[i].type.dtype;
       if (dtype != DType::i64 && dtype != DType::i32) continue;
       Elements moved;
-      dispatch<int64_t, int32_t>(numbers->dtype(), [&]<class T>() {
-        for (const T number : numbers->values<T>()) moved.push_back(all[static_cast<size_t>(number)]);
-      });
+      for (const int64_t number : integers_of(*numbers).value_or(Dims())) moved.push_back(all[static_cast<size_t>(number)]);
       for (Element& element : moved) {
         if (element.number && dtype == DType::i32) element.number = static_cast<int32_t>(*element.number);  // as Cast does
       }
