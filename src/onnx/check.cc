@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 
 #include "io/shown_name.h"
 #include "onnx/file.h"
+#include "onnx/function.h"
 #include "onnx/op.h"
 
 namespace headrace::onnx {
@@ -30,7 +30,8 @@ uint64_t copy_bytes(const Node& node) {
   uint64_t bytes = sizeof(Node) + node.name.size() + text_bytes(node.inputs) + text_bytes(node.outputs);
   for (const auto& [name, attribute] : node.attributes) {
     bytes += sizeof(Attribute) + name.size() + attribute.text.size() + text_bytes(attribute.texts);
-    bytes += attribute.numbers.size() * sizeof(float) + attribute.integers.size() * sizeof(int64_t) + attribute.tensors.size() * sizeof(Tensor);
+    bytes += attribute.numbers.size() * sizeof(float) + attribute.integers.size() * sizeof(int64_t);
+    bytes += attribute.tensors.size() * sizeof(Tensor);
     for (const auto& graph : attribute.graphs) {
       for (const auto& [value, tensor] : graph->initializers) bytes += value.size() + sizeof(Tensor) + kEntryBytes;
       for (const auto* list : {&graph->inputs, &graph->outputs, &graph->values}) {
@@ -57,7 +58,7 @@ struct Scope {
 
 class Checker {
  public:
-  explicit Checker(const Model& model) : model_(model) {}
+  explicit Checker(const Model& model) : model_(model), functions_(model) {}
 
   Status check();
 
@@ -75,22 +76,16 @@ class Checker {
   Status check_nodes(std::span<const Node> nodes, const Opsets& opsets, Scope& scope, const Function* function, int depth);
   Status check_operator(const Node& node, const Opsets& opsets);
   Status check_reference(const Attribute& attribute, const Function* function);
-  const Function* find_function(const Node& node) const;
   Result<Cost> cost_of(std::span<const Node> nodes, int depth);
   Result<Cost> cost_of(const Function& function, int depth);
 
   const Model& model_;
-  std::map<std::tuple<std::string_view, std::string_view, std::string_view>, const Function*> functions_;  // domain, name, overload
+  const FunctionTable functions_;
   std::map<const Function*, Cost> costs_;
 };
 
-const Function* Checker::find_function(const Node& node) const {
-  const auto found = functions_.find({node.domain, node.op, node.overload});
-  return found == functions_.end() ? nullptr : found->second;
-}
-
 Status Checker::check_operator(const Node& node, const Opsets& opsets) {
-  if (find_function(node) != nullptr) return {};
+  if (functions_.find(node) != nullptr) return {};
   const auto opset = opsets.find(node.domain);
   if (opset == opsets.end()) {
     return make_status(Code::malformed, "no opset is imported for the domain \"{}\"", shown_name(node.domain));
@@ -182,7 +177,7 @@ Result<Checker::Cost> Checker::cost_of(std::span<const Node> nodes, int depth) {
     cost.depth = std::max(cost.depth, other.depth + deeper);
   };
   for (const Node& node : nodes) {
-    if (const Function* function = find_function(node)) {
+    if (const Function* function = functions_.find(node)) {
       HR_ASSIGN_OR_RETURN(Cost call, cost_of(*function, depth + 1));
       // Each node takes the caller's name before its own, its values the function's.
       call.bytes += call.nodes * (node.name.size() + function->name.size() + kEntryBytes);
@@ -223,8 +218,7 @@ Result<Checker::Cost> Checker::cost_of(const Function& function, int depth) {
 
 Status Checker::check() {
   for (const Function& function : model_.functions) {
-    if (!functions_.emplace(std::tuple(std::string_view(function.domain), std::string_view(function.name), std::string_view(function.overload)),
-                            &function).second) {
+    if (functions_.find(function.domain, function.name, function.overload) != &function) {
       return make_status(Code::malformed, "function {}: there twice", shown_name(function.name));
     }
   }

@@ -7,6 +7,7 @@
 
 #include "graph/builder.h"
 #include "onnx/host_node.h"
+#include "onnx/infer.h"
 #include "onnx/lower.h"
 
 namespace headrace::onnx {
@@ -26,34 +27,14 @@ constexpr int kMaxSections = 32;
 bool is_static(const ValueFact& fact) {
   if (fact.type.kind != Type::Kind::tensor || !fact.type.shape || fact.type.dtype == DType::string) return false;
   if (fact.type.shape->size() > static_cast<size_t>(kMaxRank)) return false;
-  Dims dims;
-  for (const Type::Dim& dim : *fact.type.shape) {
-    if (dim.value < 0) return false;
-    dims.push_back(dim.value);
-  }
-  return count_elements(dims).has_value();
+  const std::optional<Dims> dims = known_dims(*fact.type.shape);
+  return dims && count_elements(*dims).has_value();
 }
 
-Dims known_dims(const ValueFact& fact) {
-  Dims dims;
-  for (const Type::Dim& dim : *fact.type.shape) dims.push_back(dim.value);
-  return dims;
-}
-
-ValueFact fact_of(const Tensor& tensor) {
-  ValueFact fact;
-  fact.type.kind = Type::Kind::tensor;
-  fact.type.dtype = tensor.dtype();
-  fact.type.shape.emplace();
-  for (const int64_t dim : tensor.dims()) fact.type.shape->push_back({dim, ""});
-  return fact;
-}
-
+// What a plan is made for, as its key tells: the type of a tensor, nothing of a sequence or an optional.
 ValueFact fact_of(const Value& value) {
-  if (const Tensor* tensor = value.tensor()) return fact_of(*tensor);
-  ValueFact fact;
-  fact.left_out = !value.has_value();
-  return fact;
+  if (value.tensor() != nullptr) return {.type = type_of(value)};
+  return {.left_out = !value.has_value()};
 }
 
 // What one run of a program writes: its nodes' outputs, and the copies of its own.
@@ -92,16 +73,11 @@ Tensor copy_of(const TensorView& view) {
 
 }  // namespace
 
-Status RunBudget::charge(uint64_t bytes) {
-  if (bytes > left_.made_bytes) return make_status(Code::resource_exhausted, "more than {} bytes in the tensors of a run", limits_.made_bytes);
-  left_.made_bytes -= bytes;
-  return {};
-}
-
-Status RunBudget::count_nodes(uint64_t nodes) {
-  if (nodes > left_.nodes) return make_status(Code::resource_exhausted, "more than {} calls of operators in a run", limits_.nodes);
-  left_.nodes -= nodes;
-  return {};
+Value Scope::read(const std::vector<Value>& values, int id) const {
+  if (id < 0) return {};
+  const Value& value = values[static_cast<size_t>(id)];
+  const Tensor* initial = initializers[static_cast<size_t>(id)].get();
+  return !value.has_value() && initial != nullptr ? Value(*initial) : value;
 }
 
 // ---- a section
@@ -189,176 +165,229 @@ bool holds_tensors(std::span<const ValueFact> inputs, std::span<const ValueFact>
          });
 }
 
+// Of the values that a step lists.
+std::vector<ValueFact> facts_of(const std::vector<int>& ids, const std::vector<ValueFact>& facts) {
+  std::vector<ValueFact> listed;
+  for (const int id : ids) listed.push_back(id < 0 ? ValueFact{.left_out = true} : facts[static_cast<size_t>(id)]);
+  return listed;
+}
+
 }  // namespace
+
+// Which steps of a section go where. Host steps are in the plan.
+struct Section::Division {
+  enum class Part : uint8_t { outside, program, host, rest };
+  std::vector<Part> parts;  // by value: what gives it
+  std::vector<int> program_steps, rest_steps;
+};
+
+Result<std::string> Section::why_on_host(const Scope::Step& step, std::vector<ValueFact>& facts) const {
+  if (!step.graphs.empty()) return std::string("holds graphs");
+  const std::vector<ValueFact> inputs = facts_of(step.inputs, facts);
+  const auto outputs = infer_node(*step.node, step.opset, inputs);
+  if (!outputs) return tl::unexpected(outputs.error().with_context(step.describe()));
+  bool known = std::ranges::all_of(inputs, [](const ValueFact& fact) { return fact.left_out || is_static(fact); });
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    if (step.outputs[i] < 0) continue;
+    facts[static_cast<size_t>(step.outputs[i])] = (*outputs)[i];
+    known = known && is_static((*outputs)[i]);
+  }
+  if (known) return std::string();
+  std::string reason = "types that depend on data, or that no program holds";
+  if (runtime_.options().strict && !holds_tensors(inputs, *outputs)) return tl::unexpected(refuse_reference(step.describe(), reason));
+  return reason;
+}
+
+Result<Section::Division> Section::divide(std::vector<ValueFact>& facts, Plan& plan) const {
+  using Part = Division::Part;
+  Division division{.parts = std::vector<Part>(scope_.names.size(), Part::outside)};
+  const auto is_late = [&](int id) {
+    if (id < 0) return false;
+    const Part part = division.parts[static_cast<size_t>(id)];
+    return part == Part::host || part == Part::rest;
+  };
+  for (const int index : steps_) {
+    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
+    Part part = Part::program;
+    std::string reason;
+    if (!std::ranges::any_of(step.inputs, is_late) && !std::ranges::any_of(step.captures, is_late)) {
+      HR_ASSIGN_OR_RETURN(reason, why_on_host(step, facts));
+      if (!reason.empty()) part = Part::host;
+    } else if (depth_ < kMaxSections) {
+      part = Part::rest;
+    } else {
+      part = Part::host;
+      reason = "behind too many nodes whose outputs depend on data";
+    }
+    for (const int id : step.outputs) {
+      if (id >= 0) division.parts[static_cast<size_t>(id)] = part;
+    }
+    if (part == Part::program) division.program_steps.push_back(index);
+    else if (part == Part::rest) division.rest_steps.push_back(index);
+    else plan.host_steps.push_back({index, std::move(reason)});
+  }
+  return division;
+}
 
 Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> facts, Purpose purpose) {
   std::vector<bool> given(scope_.names.size(), false);
   for (const int id : inputs_) given[static_cast<size_t>(id)] = !facts[static_cast<size_t>(id)].left_out;
   for (size_t id = 0; id < facts.size(); ++id) {
     const Tensor* tensor = scope_.initializers[id].get();
-    if (tensor == nullptr || given[id]) continue;
-    facts[id] = fact_of(*tensor);
-    facts[id].constant = *tensor;
+    if (tensor != nullptr && !given[id]) facts[id] = constant_fact(*tensor);
   }
   auto plan = std::make_shared<Plan>();
-  enum class Where : uint8_t { unseen, known, host, later };
-  std::vector<Where> where(scope_.names.size(), Where::unseen);  // by value
-  std::vector<int> program_steps, later_steps;
-  for (const int index : steps_) {
-    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
-    bool behind_host = false, known = true;
-    std::vector<ValueFact> inputs;
-    for (const std::vector<int>* list : {&step.inputs, &step.captures}) {
-      for (const int id : *list) {
-        if (id >= 0 && (where[static_cast<size_t>(id)] == Where::host || where[static_cast<size_t>(id)] == Where::later)) behind_host = true;
-      }
-    }
-    for (const int id : step.inputs) {
-      inputs.push_back(id < 0 ? ValueFact{.left_out = true} : facts[static_cast<size_t>(id)]);
-      known = known && (inputs.back().left_out || is_static(inputs.back()));
-    }
-    std::string reason;
-    if (behind_host && depth_ < kMaxSections) {
-      later_steps.push_back(index);
-    } else if (behind_host) {
-      reason = "behind too many nodes whose outputs depend on data";
-    } else if (!step.graphs.empty()) {
-      reason = "holds graphs";
-    } else {
-      auto outputs = infer_node(*step.node, step.opset, inputs);
-      if (!outputs) return tl::unexpected(outputs.error().with_context(step.describe()));
-      for (size_t i = 0; i < step.outputs.size(); ++i) {
-        if (step.outputs[i] >= 0) facts[static_cast<size_t>(step.outputs[i])] = (*outputs)[i];
-        known = known && (step.outputs[i] < 0 || is_static((*outputs)[i]));
-      }
-      if (!known) reason = "types that depend on data, or that no program holds";
-      if (!known && runtime_.options().strict && !holds_tensors(inputs, *outputs)) {
-        return tl::unexpected(refuse_reference(step.describe(), reason));
-      }
-    }
-    const Where place = !reason.empty() ? Where::host : behind_host ? Where::later : Where::known;
-    for (const int id : step.outputs) {
-      if (id >= 0) where[static_cast<size_t>(id)] = place;
-    }
-    if (place == Where::known) program_steps.push_back(index);
-    if (place == Where::host) {
-      plan->host_steps.push_back(index);
-      plan->host_reasons.push_back(std::move(reason));
-    }
-  }
+  HR_ASSIGN_OR_RETURN(Division division, divide(facts, *plan));
+  const auto given_by = [&](Division::Part part) {
+    return [&division, part](int id) { return division.parts[static_cast<size_t>(id)] == part; };
+  };
   // What leaves the program: the section's outputs, and what host nodes and the rest read.
   std::vector<int> wanted = outputs_;
-  std::vector<int> rest_outputs;
-  for (const int id : outputs_) {
-    if (where[static_cast<size_t>(id)] == Where::later) rest_outputs.push_back(id);
-  }
-  if (!later_steps.empty()) {
-    plan->rest = std::make_unique<Section>(scope_, runtime_, std::move(later_steps), std::move(rest_outputs), depth_ + 1);
+  if (!division.rest_steps.empty()) {
+    std::vector<int> rest_outputs;
+    std::ranges::copy_if(outputs_, std::back_inserter(rest_outputs), given_by(Division::Part::rest));
+    plan->rest = std::make_unique<Section>(scope_, runtime_, std::move(division.rest_steps), std::move(rest_outputs), depth_ + 1);
     wanted.insert(wanted.end(), plan->rest->inputs_.begin(), plan->rest->inputs_.end());
   }
-  for (const int index : plan->host_steps) {
-    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
+  for (const HostStep& host : plan->host_steps) {
+    const Scope::Step& step = scope_.steps[static_cast<size_t>(host.index)];
     wanted.insert(wanted.end(), step.inputs.begin(), step.inputs.end());
     wanted.insert(wanted.end(), step.captures.begin(), step.captures.end());
   }
   std::ranges::sort(wanted);
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  std::erase(wanted, -1);
   std::vector<int> program_outputs;
   for (const int id : wanted) {
-    if (id < 0) continue;
     const ValueFact& fact = facts[static_cast<size_t>(id)];
     if (fact.constant) plan->constants.emplace_back(id, *fact.constant);
-    else if (where[static_cast<size_t>(id)] == Where::known) program_outputs.push_back(id);
+    else if (given_by(Division::Part::program)(id)) program_outputs.push_back(id);
   }
   if (!program_outputs.empty()) {
-    HR_ASSIGN_OR_RETURN(plan->program, make_program(program_steps, program_outputs, facts, purpose));
+    HR_ASSIGN_OR_RETURN(plan->program, make_program(division.program_steps, program_outputs, facts, purpose));
     plan->written_bytes = written_bytes(plan->program->program->graph());
   }
   return plan;
 }
 
-Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
-                                                             const std::vector<ValueFact>& facts, Purpose purpose) {
-  auto report = std::make_unique<ProgramReport>();
-  GraphBuilder builder;
-  std::vector<ValueId> built(scope_.names.size(), kNone);
-  std::set<const std::byte*> of_model;
-  const auto value_of = [&](int id) {
-    ValueId& value = built[static_cast<size_t>(id)];
-    if (value != kNone) return value;
-    const ValueFact& fact = facts[static_cast<size_t>(id)];
-    const ValueType type = value_type(fact.type.dtype, known_dims(fact));
-    if (fact.constant) {
-      std::shared_ptr<const std::byte[]> bytes = fact.constant->share();
-      if (scope_.initializers[static_cast<size_t>(id)] != nullptr) of_model.insert(bytes.get());
-      value = builder.graph.add_constant_bytes(scope_.names[static_cast<size_t>(id)], type.dtype, type.shape, std::move(bytes));
-    } else {
-      value = builder.graph.add_input(scope_.names[static_cast<size_t>(id)], type.dtype, type.shape);
-      report->inputs.emplace_back(id, value);
+namespace {
+
+// The graph of a program over steps whose types are known: each is lowered to Headrace's ops, or left to the host.
+class ProgramBuilder {
+ public:
+  // `facts`: by number of the scope. The program's inputs, its steps and the host's reasons go to `report`.
+  ProgramBuilder(const Scope& scope, const std::vector<ValueFact>& facts, ProgramReport& report)
+      : scope_(scope), facts_(facts), report_(report), built_(scope.names.size(), kNone) {}
+
+  // Errors: with the step.
+  Status add(const Scope::Step& step) {
+    report_.steps.push_back(step.describe());
+    if (std::ranges::all_of(step.outputs, [&](int id) { return id < 0 || fact(id).constant.has_value(); })) return {};
+    const std::vector<ValueFact> inputs = facts_of(step.inputs, facts_), outputs = facts_of(step.outputs, facts_);
+    auto made = lower(step, inputs, outputs);
+    if (!made) {
+      report_.host_reasons[step.describe()] = std::move(made.error());
+      made = leave_to_host(step, outputs);
     }
-    return value;
-  };
-  for (const int index : steps) {
-    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
-    report->steps.push_back(step.describe());
-    const bool folded = std::ranges::all_of(step.outputs, [&](int id) { return id < 0 || facts[static_cast<size_t>(id)].constant.has_value(); });
-    if (folded) continue;
-    std::vector<ValueFact> input_facts, output_facts;
-    for (const int id : step.inputs) input_facts.push_back(id < 0 ? ValueFact{.left_out = true} : facts[static_cast<size_t>(id)]);
-    for (const int id : step.outputs) output_facts.push_back(id < 0 ? ValueFact{.left_out = true} : facts[static_cast<size_t>(id)]);
-    LowerContext context(builder, *step.node, step.opset, step.describe(), input_facts, output_facts, [&](int i) {
-      const int id = step.inputs[static_cast<size_t>(i)];
-      return id < 0 ? kNone : value_of(id);
-    });
-    const LowerRow* lowering = find_lowering(step.node->op);
-    const GraphBuilder::Mark before = builder.mark();
-    const size_t inputs_before = report->inputs.size();
-    // Headrace's ops are narrower than ONNX's operators here and there (no empty images, windows within bounds): what they refuse, the
-    // host computes.
-    std::string why;
-    if (lowering == nullptr) why = "no lowering for the operator";
-    else if (!lowering->lower(context)) why = context.why_declined();
-    else if (!builder.ok()) why = builder.status().message();
-    if (!why.empty()) {
-      builder.rewind(before);
-      report->inputs.resize(inputs_before);
-      for (const int id : step.inputs) {
-        if (id >= 0 && built[static_cast<size_t>(id)] >= static_cast<ValueId>(before.values)) built[static_cast<size_t>(id)] = kNone;
-      }
-      report->host_reasons[step.describe()] = std::move(why);
-      ops::HostAttrs attrs{step.node->op, make_host_node(*step.node, step.opset, *step.row), {}, step.row->traits.pure};
-      std::vector<ValueId> inputs;
-      for (const int id : step.inputs) inputs.push_back(id < 0 ? kNone : value_of(id));
-      for (const ValueFact& fact : output_facts) {
-        // An output that nobody reads has a type of its own.
-        attrs.outputs.push_back(fact.left_out ? value_type(DType::u8, {0}) : value_type(fact.type.dtype, known_dims(fact)));
-      }
-      const size_t count = attrs.outputs.size();
-      const std::vector<ValueId> made = builder.nodes(ops::host, std::move(attrs), std::move(inputs), step.describe(), count);
-      for (size_t i = 0; i < count; ++i) context.set(static_cast<int>(i), made[i]);
-    }
-    if (!builder.ok()) return tl::unexpected(builder.status().with_context(step.describe()));
+    if (!builder_.ok()) return builder_.status().with_context(step.describe());
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       const int id = step.outputs[i];
-      if (id < 0 || facts[static_cast<size_t>(id)].constant) continue;
-      const ValueId value = context.made()[i];
-      const ValueType planned = value_type(output_facts[i].type.dtype, known_dims(output_facts[i]));
-      if (value == kNone || !(builder.graph.values[static_cast<size_t>(value)].type == planned)) {
-        return error(Code::internal, "{}: output {} was lowered to another type than inferred", step.describe(), i);
+      if (id < 0 || fact(id).constant) continue;
+      const ValueId value = (*made)[i];
+      if (value == kNone || !(builder_.graph.values[static_cast<size_t>(value)].type == value_type(fact(id)))) {
+        return make_status(Code::internal, "{}: output {} was lowered to another type than inferred", step.describe(), i);
       }
-      built[static_cast<size_t>(id)] = value;
+      built_[static_cast<size_t>(id)] = value;
     }
+    return {};
   }
-  for (const int id : outputs) builder.output(fmt::format("{}", id), value_of(id));
-  HR_ASSIGN_OR_RETURN(headrace::Graph graph, builder.finish());
-  HR_ASSIGN_OR_RETURN(report->passes, run_passes(graph, {runtime_.options().skip_passes, DtypePolicy::exact()}));
+
+  Result<headrace::Graph> finish(const std::vector<int>& outputs) {
+    for (const int id : outputs) builder_.output(fmt::format("{}", id), value_of(id));
+    return builder_.finish();
+  }
+
+  // Where constants lie that are the model's own.
+  const std::set<const std::byte*>& of_model() const { return of_model_; }
+
+ private:
+  const ValueFact& fact(int id) const { return facts_[static_cast<size_t>(id)]; }
+
+  // The graph's value for one of the scope; an input or a constant is added where no step gives it. kNone for -1.
+  ValueId value_of(int id) {
+    if (id < 0) return kNone;
+    ValueId& value = built_[static_cast<size_t>(id)];
+    if (value != kNone) return value;
+    const std::string& name = scope_.names[static_cast<size_t>(id)];
+    const ValueType type = value_type(fact(id));
+    if (fact(id).constant) {
+      std::shared_ptr<const std::byte[]> bytes = fact(id).constant->share();
+      if (scope_.initializers[static_cast<size_t>(id)] != nullptr) of_model_.insert(bytes.get());
+      value = builder_.graph.add_constant_bytes(name, type.dtype, type.shape, std::move(bytes));
+    } else {
+      value = builder_.graph.add_input(name, type.dtype, type.shape);
+      report_.inputs.emplace_back(id, value);
+    }
+    return value;
+  }
+
+  // The step's outputs, or why the host computes them; nothing is left in the graph then. Headrace's ops are narrower than ONNX's operators
+  // here and there (no empty images, windows within bounds): what they refuse is the host's too.
+  tl::expected<std::vector<ValueId>, std::string> lower(const Scope::Step& step, std::span<const ValueFact> inputs,
+                                                        std::span<const ValueFact> outputs) {
+    const LowerRow* lowering = find_lowering(step.node->op);
+    if (lowering == nullptr) return tl::unexpected<std::string>("no lowering for the operator");
+    const GraphBuilder::Mark before = builder_.mark();
+    const size_t inputs_before = report_.inputs.size();
+    LowerContext context(builder_, *step.node, step.opset, step.describe(), inputs, outputs,
+                         [&](int i) { return value_of(step.inputs[static_cast<size_t>(i)]); });
+    const bool lowered = lowering->lower(context);
+    if (lowered && builder_.ok()) return context.made();
+    std::string why = lowered ? builder_.status().message() : context.why_declined();
+    builder_.rewind(before);
+    report_.inputs.resize(inputs_before);
+    for (const int id : step.inputs) {
+      if (id >= 0 && built_[static_cast<size_t>(id)] >= static_cast<ValueId>(before.values)) built_[static_cast<size_t>(id)] = kNone;
+    }
+    return tl::unexpected(std::move(why));
+  }
+
+  std::vector<ValueId> leave_to_host(const Scope::Step& step, std::span<const ValueFact> outputs) {
+    ops::HostAttrs attrs{step.node->op, make_host_node(*step.node, step.opset, *step.row), {}, step.row->traits.pure};
+    std::vector<ValueId> inputs;
+    for (const int id : step.inputs) inputs.push_back(value_of(id));
+    for (const ValueFact& output : outputs) {
+      // An output that nobody reads has a type of its own.
+      attrs.outputs.push_back(output.left_out ? value_type(DType::u8, {0}) : value_type(output));
+    }
+    return builder_.nodes(ops::host, std::move(attrs), std::move(inputs), step.describe(), outputs.size());
+  }
+
+  const Scope& scope_;
+  const std::vector<ValueFact>& facts_;
+  ProgramReport& report_;
+  GraphBuilder builder_;
+  std::vector<ValueId> built_;  // by number of the scope
+  std::set<const std::byte*> of_model_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
+                                                             const std::vector<ValueFact>& facts, Purpose purpose) {
+  const CompileOptions& options = runtime_.options();
+  auto report = std::make_unique<ProgramReport>();
+  ProgramBuilder builder(scope_, facts, *report);
+  for (const int index : steps) HR_RETURN_IF_ERROR(builder.add(scope_.steps[static_cast<size_t>(index)]));
+  HR_ASSIGN_OR_RETURN(headrace::Graph graph, builder.finish(outputs));
+  HR_ASSIGN_OR_RETURN(report->passes, run_passes(graph, {options.skip_passes, DtypePolicy::exact()}));
   for (const headrace::Node& node : graph.nodes) {
-    if (runtime_.options().strict && node.op == &ops::host) return tl::unexpected(refuse_reference(node.name, report->host_reasons[node.name]));
+    if (options.strict && node.op == &ops::host) return tl::unexpected(refuse_reference(node.name, report->host_reasons[node.name]));
   }
   for (size_t i = 0; i < outputs.size(); ++i) report->outputs.emplace_back(outputs[i], graph.outputs[i].value);
   HR_ASSIGN_OR_RETURN(report->program, runtime::Program::create(std::move(graph), runtime_.target(), runtime_.queue().threads()));
   report->program->use_threads(runtime_.lent_threads());
-  HR_RETURN_IF_ERROR(prepare(*report->program, purpose, of_model));
+  HR_RETURN_IF_ERROR(prepare(*report->program, purpose, builder.of_model()));
   return report;
 }
 
@@ -386,8 +415,8 @@ Status Section::run(std::vector<Value>& values, RunBudget& budget) {
     HR_RETURN_IF_ERROR(budget.charge(plan->written_bytes));
     HR_RETURN_IF_ERROR(run_program(*plan->program, values));
   }
-  for (const int index : plan->host_steps) {
-    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
+  for (const HostStep& host : plan->host_steps) {
+    const Scope::Step& step = scope_.steps[static_cast<size_t>(host.index)];
     const Status status = run_step(step, values, budget);
     if (!status.ok()) return status.with_context(step.describe());
   }
@@ -420,7 +449,7 @@ class StepGraphs final : public GraphRunner {
       const size_t wanted = held.compiled->num_inputs();
       if (inputs.size() > wanted) return error(Code::malformed, "a graph of {} inputs is given {}", wanted, inputs.size());
       inputs.resize(wanted);
-      for (const int id : held.captures) inputs.push_back(value_of(id));
+      for (const int id : held.captures) inputs.push_back(scope_.read(values_, id));
       return held.compiled->run(std::move(inputs), budget_);
     }
     return error(Code::internal, "a graph that is no attribute of the node");
@@ -428,12 +457,6 @@ class StepGraphs final : public GraphRunner {
   Status charge(uint64_t bytes) override { return budget_.charge(bytes); }
 
  private:
-  Value value_of(int id) const {
-    const Value& value = values_[static_cast<size_t>(id)];
-    const Tensor* initial = scope_.initializers[static_cast<size_t>(id)].get();
-    return !value.has_value() && initial != nullptr ? Value(*initial) : value;
-  }
-
   const Scope& scope_;
   const Scope::Step& step_;
   const std::vector<Value>& values_;
@@ -445,11 +468,7 @@ class StepGraphs final : public GraphRunner {
 Status Section::run_step(const Scope::Step& step, std::vector<Value>& values, RunBudget& budget) {
   HR_RETURN_IF_ERROR(budget.count_nodes(1));
   std::vector<Value> inputs;
-  for (const int id : step.inputs) {
-    inputs.push_back(id < 0 ? Value() : values[static_cast<size_t>(id)]);
-    const Tensor* initial = id < 0 ? nullptr : scope_.initializers[static_cast<size_t>(id)].get();
-    if (!inputs.back().has_value() && initial != nullptr) inputs.back() = *initial;
-  }
+  for (const int id : step.inputs) inputs.push_back(scope_.read(values, id));
   StepGraphs graphs(scope_, step, values, budget);
   OpContext context(*step.node, step.opset, inputs, graphs);
   HR_RETURN_IF_ERROR(within_memory([&] { return step.row->run(context); }));
@@ -463,7 +482,8 @@ Status Section::run_step(const Scope::Step& step, std::vector<Value>& values, Ru
 // ---- a graph
 
 Result<std::unique_ptr<CompiledGraph>> CompiledGraph::make(const Graph& graph, const std::map<std::string, int64_t>& opsets,
-                                                           SessionRuntime& runtime, const std::vector<const std::map<std::string, int>*>& outer) {
+                                                           SessionRuntime& runtime,
+                                                           const std::vector<const std::map<std::string, int>*>& outer) {
   if (outer.size() > static_cast<size_t>(Interpreter::kMaxDepth)) {
     return error(Code::resource_exhausted, "graphs deeper than {}", Interpreter::kMaxDepth);
   }
@@ -502,17 +522,14 @@ Status CompiledGraph::build(const Graph& graph, const std::map<std::string, int6
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     Scope::Step step{.node = &node, .index = i};
-    const auto opset = opsets.find(node.domain);
-    step.opset = node.opset != 0 ? node.opset : opset == opsets.end() ? 0 : opset->second;
-    step.row = step.opset == 0 || !node.domain.empty() ? nullptr : find_op(node.op, step.opset);
-    if (step.row == nullptr) {
-      return make_status(Code::unsupported, "no operator {}{}{}{}", node.domain, node.domain.empty() ? "" : ".", node.op,
-                         step.opset == 0 ? ", whose domain the model does not import" : fmt::format(" in opset {}", step.opset))
-          .with_context(step.describe());
-    }
+    const auto called = find_op(node, opsets);
+    if (!called) return called.error().with_context(step.describe());
+    step.row = called->row;
+    step.opset = called->opset;
     for (const std::string& name : node.inputs) {
       step.inputs.push_back(name.empty() ? -1 : find(name));
-      if (step.inputs.back() < 0 && !name.empty()) return make_status(Code::malformed, "no value \"{}\"", name).with_context(step.describe());
+      if (step.inputs.back() >= 0 || name.empty()) continue;
+      return make_status(Code::malformed, "no value \"{}\"", name).with_context(step.describe());
     }
     for (const auto& [name, attribute] : node.attributes) {
       for (const auto& inner : attribute.graphs) {
@@ -549,11 +566,7 @@ Result<std::vector<Value>> CompiledGraph::run(std::vector<Value> inputs, RunBudg
   }
   HR_RETURN_IF_ERROR(section_->run(values, budget));
   std::vector<Value> outputs;
-  for (const int id : scope_.outputs) {
-    const Tensor* initial = scope_.initializers[static_cast<size_t>(id)].get();
-    const Value& value = values[static_cast<size_t>(id)];
-    outputs.push_back(!value.has_value() && initial != nullptr ? Value(*initial) : value);
-  }
+  for (const int id : scope_.outputs) outputs.push_back(scope_.read(values, id));
   return outputs;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-// One graph of a model, compiled for each shape of its inputs: nodes whose types follow from the inputs' types become a program of Headrace's
-// IR, run by the executor that runs language models; what depends on data (NonZero, control flow, sequences, strings) runs between
-// programs, node by node. Graphs that nodes hold (If, Loop, Scan) are compiled graphs of their own; the outer values that they read are
-// explicit inputs.
+// One graph of a model, compiled for each shape of its inputs: nodes whose types follow from the inputs' types become a program of
+// Headrace's IR, run by the executor that runs language models; what depends on data (NonZero, control flow, sequences, strings) runs
+// between programs, node by node. Graphs that nodes hold (If, Loop, Scan) are compiled graphs of their own; the outer values that they
+// read are explicit inputs.
 //
 // A section is a set of nodes that a plan covers. Its plan is made of
 //   1. a program over all nodes whose types are known,
@@ -23,18 +23,6 @@
 #include "onnx/shape_inference.h"
 
 namespace headrace::onnx {
-
-// What one run may still do.
-class RunBudget {
- public:
-  explicit RunBudget(const RunLimits& limits) : left_(limits), limits_(limits) {}
-  Status charge(uint64_t bytes);
-  Status count_nodes(uint64_t nodes);
-
- private:
-  RunLimits left_;
-  const RunLimits limits_;
-};
 
 class CompiledGraph;
 
@@ -62,6 +50,9 @@ struct Scope {
   std::vector<Step> steps;
   std::vector<int> inputs;   // the graph's own, then captures
   std::vector<int> outputs;
+
+  // Value `id` of a run, or the initializer that stands for one that is not there; none for -1.
+  Value read(const std::vector<Value>& values, int id) const;
 };
 
 // What a plan's program is made of; what explain shows.
@@ -95,18 +86,28 @@ class Section {
   // that a reference operator would compute.
   Result<std::shared_ptr<Plan>> compile(std::vector<ValueFact> facts, Purpose purpose = Purpose::show);
 
+  // A step that runs between programs, and why.
+  struct HostStep {
+    int index = 0;  // of the scope's steps
+    std::string reason;
+  };
   struct Plan {
     std::unique_ptr<ProgramReport> program;              // null: no node of it
     std::vector<std::pair<int, Tensor>> constants;       // values that are known
-    std::vector<int> host_steps;
-    std::vector<std::string> host_reasons;               // why each runs on the host
+    std::vector<HostStep> host_steps;
     std::unique_ptr<Section> rest;                       // null: nothing left
     uint64_t written_bytes = 0;                          // by the program's nodes in one run
     PlanShare share;                                     // of what the session may keep
   };
 
  private:
+  struct Division;
+
   std::string key_of(const std::vector<Value>& values) const;
+  // Which steps the program has, the host or the rest; adds the facts of what steps give, and the host's steps to the plan.
+  Result<Division> divide(std::vector<ValueFact>& facts, Plan& plan) const;
+  // Why a step runs on the host, or "" where its types are known. Adds the facts of its outputs.
+  Result<std::string> why_on_host(const Scope::Step& step, std::vector<ValueFact>& facts) const;
   Result<std::unique_ptr<ProgramReport>> make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
                                                       const std::vector<ValueFact>& facts, Purpose purpose);
   Status prepare(runtime::Program& program, Purpose purpose, const std::set<const std::byte*>& of_model);

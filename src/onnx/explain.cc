@@ -138,8 +138,8 @@ class Explainer {
     ExplainedPart part;
     part.place = depth == 0 ? place : fmt::format("{}, behind {} host part{}", place, depth, depth == 1 ? "" : "s");
     if (plan.program != nullptr) part.program = explain_program(*plan.program, runtime_, options_);
-    for (size_t i = 0; i < plan.host_steps.size(); ++i) {
-      part.host.emplace_back(scope.steps[static_cast<size_t>(plan.host_steps[i])].describe(), plan.host_reasons[i]);
+    for (const Section::HostStep& host : plan.host_steps) {
+      part.host.emplace_back(scope.steps[static_cast<size_t>(host.index)].describe(), host.reason);
     }
     const bool rest_is_planned = plan.rest != nullptr && !plan.rest->plans().empty();
     if (plan.rest != nullptr && !rest_is_planned) part.unplanned = plan.rest->num_steps();

@@ -12,6 +12,7 @@
 #include "graph/interpret.h"
 #include "onnx/file.h"
 #include "onnx/host_node.h"
+#include "onnx/lower.h"
 #include "onnx/interpreter.h"
 #include "ops/binary.h"
 #include "ops/conv.h"

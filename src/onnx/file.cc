@@ -368,10 +368,6 @@ Result<Optional> read_optional(const OptionalProto& proto, TensorReader& tensors
   }
 }
 
-}  // namespace
-
-namespace {
-
 // `file`: what `bytes` lie in, where tensors may show them.
 Result<Model> parse(std::span<const std::byte> bytes, const std::string& folder, std::shared_ptr<const io::MappedFile> file) {
   const auto entries = count_entries(bytes, kMaxMessageDepth);

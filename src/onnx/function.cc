@@ -36,8 +36,8 @@ FunctionTable::FunctionTable(const Model& model) {
     functions_.emplace(std::tie(function.domain, function.name, function.overload), &function);
 }
 
-const Function* FunctionTable::find(const Node& node) const {
-  const auto found = functions_.find(std::tie(node.domain, node.op, node.overload));
+const Function* FunctionTable::find(std::string_view domain, std::string_view name, std::string_view overload) const {
+  const auto found = functions_.find({domain, name, overload});
   return found == functions_.end() ? nullptr : found->second;
 }
 

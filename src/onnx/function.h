@@ -11,11 +11,12 @@
 
 namespace headrace::onnx {
 
-// The functions of a model by domain, name and overload. The model must outlive it.
+// The functions of a model by domain, name and overload; of two that share them, the first. The model must outlive it.
 class FunctionTable {
  public:
   explicit FunctionTable(const Model& model);
-  const Function* find(const Node& node) const;  // null: the node calls none
+  const Function* find(std::string_view domain, std::string_view name, std::string_view overload) const;
+  const Function* find(const Node& node) const { return find(node.domain, node.op, node.overload); }  // null: the node calls none
 
  private:
   std::map<std::tuple<std::string_view, std::string_view, std::string_view>, const Function*> functions_;

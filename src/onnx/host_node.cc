@@ -42,7 +42,8 @@ class HostNode final : public ops::HostFunction {
       if (from == nullptr && node_.outputs[i].empty()) continue;
       if (from == nullptr || from->dtype() != to.dtype || from->dims() != dims) {
         return make_status(Code::internal, "output {}: planned as {} [{}], is {} [{}]", i, dtype_name(to.dtype), fmt::join(dims, ", "),
-                           from == nullptr ? "nothing" : dtype_name(from->dtype()), fmt::join(from == nullptr ? Dims() : from->dims(), ", "));
+                           from == nullptr ? "nothing" : dtype_name(from->dtype()),
+                           fmt::join(from == nullptr ? Dims() : from->dims(), ", "));
       }
       if (from->bytes() > 0) std::memcpy(to.data, from->raw(), from->bytes());
     }
@@ -64,12 +65,6 @@ std::shared_ptr<const ops::HostFunction> make_host_node(const Node& node, int64_
 const HostOrigin* host_origin(const ops::HostFunction& function) {
   const auto* made = dynamic_cast<const HostNode*>(&function);
   return made == nullptr ? nullptr : &made->origin();
-}
-
-ValueType value_type(DType dtype, const Dims& dims) {
-  Shape shape;
-  for (const int64_t dim : dims) shape.push_back(dim);
-  return ValueType::tensor(dtype, shape);
 }
 
 }  // namespace headrace::onnx

@@ -18,7 +18,4 @@ struct HostOrigin {
 };
 const HostOrigin* host_origin(const ops::HostFunction& function);
 
-// The type of packed tensors of these dims. Dims are at most kMaxRank.
-ValueType value_type(DType dtype, const Dims& dims);
-
 }  // namespace headrace::onnx

@@ -1,6 +1,6 @@
 // Models that mean harm, or only stand at the edge: nothing to compute, windows beyond the image, tensors larger than memory, runs that
-// fail. Compiled models must then do what the reference operators do, or be refused with the node and the reason. What the edges give follows
-// from the operators' texts in the ONNX document.
+// fail. Compiled models must then do what the reference operators do, or be refused with the node and the reason. What the edges give
+// follows from the operators' texts in the ONNX document.
 #include <gtest/gtest.h>
 
 #include "core/buffer.h"

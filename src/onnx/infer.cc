@@ -19,7 +19,7 @@ InferContext::InferContext(const Node& node, int64_t opset, std::span<const Valu
     : NodeReader(node, opset), inputs_(inputs), graphs_(graphs), outputs_(node.outputs.size()) {}
 
 const ValueFact& InferContext::fact(int index) const {
-  static const ValueFact none{.type = {}, .constant = {}, .elements = {}, .left_out = true};
+  static const ValueFact none{.left_out = true};
   return index < num_inputs() ? inputs_[static_cast<size_t>(index)] : none;
 }
 
@@ -92,7 +92,7 @@ Result<std::optional<int64_t>> InferContext::integer_input(int index) const {
 void InferContext::set(int index, ValueFact fact) {
   if (index < num_outputs()) outputs_[static_cast<size_t>(index)] = std::move(fact);
 }
-void InferContext::set(int index, Type type) { set(index, ValueFact{.type = std::move(type), .constant = {}, .elements = {}}); }
+void InferContext::set(int index, Type type) { set(index, ValueFact{.type = std::move(type)}); }
 void InferContext::set(int index, std::optional<DType> dtype, std::optional<Shape> shape) {
   set(index, dtype ? tensor_type(*dtype, std::move(shape)) : Type());
 }
@@ -109,7 +109,7 @@ void InferContext::set_elements(int index, DType dtype, int rank, Elements eleme
     set_constant(index, std::move(values));
     return;
   }
-  ValueFact fact{.type = tensor_type(dtype, shape_of(dims)), .constant = {}, .elements = {}};
+  ValueFact fact{.type = tensor_type(dtype, shape_of(dims))};
   if (elements.size() <= kMaxListed) fact.elements = std::move(elements);
   set(index, std::move(fact));
 }
@@ -311,13 +311,13 @@ Type common_type(const Type& a, const Type& b) {
 }
 
 ValueFact common_fact(const ValueFact& a, const ValueFact& b) {
-  ValueFact both{.type = common_type(a.type, b.type), .constant = {}, .elements = {}};
+  ValueFact both{.type = common_type(a.type, b.type)};
   if (a.elements && a.elements == b.elements && same_type(a.type, b.type)) both.elements = a.elements;
   return both;
 }
 
 ValueFact constant_fact(Tensor tensor) {
-  ValueFact fact{.type = type_of(tensor), .constant = {}, .elements = {}};
+  ValueFact fact{.type = type_of(tensor)};
   fact.constant = std::move(tensor);
   return fact;
 }

@@ -39,7 +39,9 @@ class Inliner {
   }
 
   Result<std::vector<Node>> nodes(const std::vector<Node>& from, int depth) {
-    if (depth > Interpreter::kMaxDepth) return error(Code::resource_exhausted, "graphs and functions deeper than {}", Interpreter::kMaxDepth);
+    if (depth > Interpreter::kMaxDepth) {
+      return error(Code::resource_exhausted, "graphs and functions deeper than {}", Interpreter::kMaxDepth);
+    }
     std::vector<Node> to;
     for (size_t i = 0; i < from.size(); ++i) {
       const Function* function = functions_.find(from[i]);
@@ -98,7 +100,8 @@ class Inliner {
       const std::string wanted = i < call.outputs.size() ? call.outputs[i] : "";
       if (wanted.empty()) continue;
       if (names.has(function.outputs[i])) {
-        passed.push_back({.name = call.name, .op = "Identity", .inputs = {names.of(function.outputs[i])}, .outputs = {wanted}, .opset = 13});
+        const std::string input = names.of(function.outputs[i]);
+        passed.push_back({.name = call.name, .op = "Identity", .inputs = {input}, .outputs = {wanted}, .opset = 13});
       } else {
         names.set(function.outputs[i], wanted);
       }
@@ -157,7 +160,6 @@ class Inliner {
 }  // namespace
 
 Result<Model> inline_functions(Model model) {
-  if (model.functions.empty()) return model;
   HR_ASSIGN_OR_RETURN(model.graph.nodes, Inliner(model).nodes(model.graph.nodes, 0));
   model.functions.clear();
   return model;

@@ -22,8 +22,7 @@ struct Body {
   struct Step {
     const Node* node = nullptr;
     size_t index = 0;  // of the node, for errors
-    int64_t opset = 0;
-    const OpRow* row = nullptr;      // or
+    CalledOp called;                 // or
     std::unique_ptr<Body> function;  // the function's body, its attributes bound
     std::vector<Place> inputs;
     std::vector<int> outputs;  // slots; -1: nobody reads it
@@ -36,7 +35,6 @@ struct Body {
   std::vector<std::pair<int, Tensor>> initializers;   // by slot
   std::vector<Step> steps;
   std::vector<Place> outputs;
-  std::vector<std::string> output_names;
 };
 
 // The names of a body while it is prepared, and those around it.
@@ -122,17 +120,11 @@ Status Preparation::step(const Node& node, size_t index, const std::map<std::str
     if (place.slot < 0 && !name.empty()) return make_status(Code::malformed, "no value \"{}\"", name);
     step.inputs.push_back(place);
   }
-  const auto opset = opsets.find(node.domain);
   if (const Function* called = functions_.find(node)) {
     step.function = std::make_unique<Body>();
     HR_RETURN_IF_ERROR(function(*called, node, depth + 1, *step.function));
   } else {
-    step.opset = opset == opsets.end() ? 0 : opset->second;
-    step.row = opset == opsets.end() || !node.domain.empty() ? nullptr : find_op(node.op, opset->second);
-    if (step.row == nullptr) {
-      return make_status(Code::unsupported, "no operator {}{}{}{}", node.domain, node.domain.empty() ? "" : ".", node.op,
-                         opset == opsets.end() ? ", whose domain the model does not import" : fmt::format(" in opset {}", opset->second));
-    }
+    HR_ASSIGN_OR_RETURN(step.called, find_op(node, opsets));
     for (const auto& [name, attribute] : node.attributes) {
       for (const auto& inner : attribute.graphs) {
         step.graphs.emplace_back(inner.get(), std::make_unique<Body>());
@@ -161,7 +153,6 @@ Status Preparation::outputs(std::span<const std::string> wanted, const Names& na
     const Place place = names.find(name);
     if (place.slot < 0) return make_status(Code::malformed, "no value for output \"{}\"", name);
     body.outputs.push_back(place);
-    body.output_names.push_back(name);
   }
   body.num_slots = names.size();
   std::vector<int> last_reader(static_cast<size_t>(body.num_slots), -1);
@@ -204,22 +195,15 @@ struct Frame {
 // One run() of a model.
 class Run {
  public:
-  explicit Run(const RunLimits& limits) : left_(limits), limits_(limits) {}
+  explicit Run(const RunLimits& limits) : budget_(limits) {}
   Result<std::vector<Value>> body(const Body& body, std::vector<Value> inputs, const Frame* outer);
-  Status charge(uint64_t bytes);
+  RunBudget& budget() { return budget_; }
 
  private:
   Result<std::vector<Value>> step(const Body::Step& step, const Frame& frame);
 
-  RunLimits left_;
-  const RunLimits limits_;
+  RunBudget budget_;
 };
-
-Status Run::charge(uint64_t bytes) {
-  if (bytes > left_.made_bytes) return make_status(Code::resource_exhausted, "more than {} bytes in the tensors of a run", limits_.made_bytes);
-  left_.made_bytes -= bytes;
-  return {};
-}
 
 // What an operator that holds graphs runs them with.
 class StepGraphs final : public GraphRunner {
@@ -231,7 +215,7 @@ class StepGraphs final : public GraphRunner {
     }
     return error(Code::internal, "a graph that is no attribute of the node");
   }
-  Status charge(uint64_t bytes) override { return run_.charge(bytes); }
+  Status charge(uint64_t bytes) override { return run_.budget().charge(bytes); }
 
  private:
   Run& run_;
@@ -262,14 +246,13 @@ Result<std::vector<Value>> Run::body(const Body& body, std::vector<Value> inputs
 }
 
 Result<std::vector<Value>> Run::step(const Body::Step& step, const Frame& frame) {
-  if (left_.nodes == 0) return error(Code::resource_exhausted, "more than {} calls of operators in a run", limits_.nodes);
-  --left_.nodes;
+  HR_RETURN_IF_ERROR(budget_.count_nodes(1));
   std::vector<Value> inputs;
   for (const Place& place : step.inputs) inputs.push_back(place.slot < 0 ? Value() : frame.at(place));
   if (step.function) return body(*step.function, std::move(inputs), nullptr);
   StepGraphs graphs(*this, step, frame);
-  OpContext context(*step.node, step.opset, inputs, graphs);
-  HR_RETURN_IF_ERROR(step.row->run(context));
+  OpContext context(*step.node, step.called.opset, inputs, graphs);
+  HR_RETURN_IF_ERROR(step.called.row->run(context));
   return context.take_outputs();
 }
 
@@ -282,7 +265,8 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
   }
   if (tensor == nullptr) return {};
   if (tensor->dtype() != wanted.type.dtype) {
-    return make_status(Code::invalid_argument, "input {}: want {}, got {}", wanted.name, dtype_name(wanted.type.dtype), dtype_name(tensor->dtype()));
+    return make_status(Code::invalid_argument, "input {}: want {}, got {}", wanted.name, dtype_name(wanted.type.dtype),
+                       dtype_name(tensor->dtype()));
   }
   if (!wanted.type.shape) return {};
   const auto& shape = *wanted.type.shape;
@@ -294,6 +278,20 @@ Status check_input(const ValueInfo& wanted, const Value& got) {
 }
 
 }  // namespace
+
+Status RunBudget::charge(uint64_t bytes) {
+  if (bytes > left_.made_bytes) {
+    return make_status(Code::resource_exhausted, "more than {} bytes in the tensors of a run", limits_.made_bytes);
+  }
+  left_.made_bytes -= bytes;
+  return {};
+}
+
+Status RunBudget::count_nodes(uint64_t nodes) {
+  if (nodes > left_.nodes) return make_status(Code::resource_exhausted, "more than {} calls of operators in a run", limits_.nodes);
+  left_.nodes -= nodes;
+  return {};
+}
 
 struct Interpreter::Prepared {
   std::shared_ptr<const Model> model;

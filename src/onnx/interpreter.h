@@ -18,6 +18,18 @@ struct RunLimits {
   uint64_t made_bytes = std::numeric_limits<uint64_t>::max();
 };
 
+// What one run may still do. Errors: resource_exhausted.
+class RunBudget {
+ public:
+  explicit RunBudget(const RunLimits& limits) : left_(limits), limits_(limits) {}
+  Status charge(uint64_t bytes);
+  Status count_nodes(uint64_t nodes);
+
+ private:
+  RunLimits left_;
+  const RunLimits limits_;
+};
+
 // Immutable once it is made; run() is thread-safe.
 class Interpreter {
  public:
@@ -46,6 +58,7 @@ class Interpreter {
 Result<std::vector<Value>> bind_inputs(const Graph& graph, const std::map<std::string, Value>& inputs);
 
 // Prepares and runs once.
-Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs, const RunLimits& limits = {});
+Result<std::map<std::string, Value>> interpret(const Model& model, const std::map<std::string, Value>& inputs,
+                                               const RunLimits& limits = {});
 
 }  // namespace headrace::onnx

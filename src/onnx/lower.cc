@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "onnx/host_node.h"
+#include "ops/shapes.h"
 
 namespace headrace::onnx {
 
@@ -24,12 +24,6 @@ std::vector<LowerRow> list_lowerings() {
   return rows;
 }
 
-Dims dims_in(const ValueFact& fact) {
-  Dims dims;
-  for (const Type::Dim& dim : *fact.type.shape) dims.push_back(dim.value);
-  return dims;
-}
-
 }  // namespace
 
 const LowerRow* find_lowering(std::string_view name) {
@@ -37,6 +31,14 @@ const LowerRow* find_lowering(std::string_view name) {
   const auto found = std::ranges::lower_bound(rows, name, {}, &LowerRow::name);
   return found == rows.end() || found->name != name ? nullptr : &*found;
 }
+
+Dims static_dims(const ValueFact& fact) {
+  Dims dims;
+  for (const Type::Dim& dim : *fact.type.shape) dims.push_back(dim.value);
+  return dims;
+}
+ValueType value_type(const ValueFact& fact) { return value_type(fact.type.dtype, static_dims(fact)); }
+ValueType value_type(DType dtype, const Dims& dims) { return ValueType::tensor(dtype, ops::shape_of(dims)); }
 
 bool goes_into(const Dims& from, const Dims& to) {
   const Result<Dims> both = broadcast(from, to);
@@ -66,8 +68,8 @@ std::string LowerContext::why_declined() const {
 }
 
 bool LowerContext::wants_output(int index) const { return index < num_outputs() && !outputs_[static_cast<size_t>(index)].left_out; }
-Dims LowerContext::dims(int index) const { return dims_in(inputs_[static_cast<size_t>(index)]); }
-Dims LowerContext::output_dims(int index) const { return dims_in(outputs_[static_cast<size_t>(index)]); }
+Dims LowerContext::dims(int index) const { return static_dims(inputs_[static_cast<size_t>(index)]); }
+Dims LowerContext::output_dims(int index) const { return static_dims(outputs_[static_cast<size_t>(index)]); }
 
 const Tensor* LowerContext::constant(int index) const {
   if (!has_input(index)) return nullptr;
@@ -86,11 +88,7 @@ std::optional<float> LowerContext::scalar(int index) const {
 std::optional<std::vector<int64_t>> LowerContext::integers(int index) const {
   const Tensor* tensor = constant(index);
   if (tensor == nullptr || tensor->rank() > 1) return std::nullopt;
-  std::vector<int64_t> values;
-  const bool known = dispatch<int64_t, int32_t>(tensor->dtype(), [&]<class T>() {
-    for (const T value : tensor->values<T>()) values.push_back(value);
-  });
-  return known ? std::optional(values) : std::nullopt;
+  return integers_of(*tensor);
 }
 
 bool LowerContext::all_f32_but(int input) const {
@@ -102,17 +100,14 @@ bool LowerContext::all_f32_but(int input) const {
 }
 
 Dims LowerContext::dims_of(ValueId value) const {
-  Dims dims;
-  if (value == kNone) return dims;
-  for (const Dim& dim : builder_.graph.values[static_cast<size_t>(value)].type.shape) dims.push_back(dim.constant());
-  return dims;
+  return value == kNone ? Dims() : *ops::constant_dims(builder_.graph.values[static_cast<size_t>(value)].type.shape);
 }
 
 ValueId LowerContext::reshape(ValueId value, Dims dims) {
   if (value == kNone || dims_of(value) == dims) return value;
   const headrace::Value& known = builder_.graph.values[static_cast<size_t>(value)];
   if (known.role == ValueRole::constant) {
-    return builder_.graph.add_constant_bytes(known.name, known.type.dtype, value_type(known.type.dtype, dims).shape, known.bytes);
+    return builder_.graph.add_constant_bytes(known.name, known.type.dtype, ops::shape_of(dims), known.bytes);
   }
   return emit(ops::reshape, ops::ReshapeAttrs{std::move(dims)}, {value});
 }

@@ -53,7 +53,9 @@ class LowerContext : public NodeReader {
   std::string why_declined() const;
 
   // Shorthand for nodes of one output, named after the ONNX node.
-  ValueId emit(const Op& op, Attrs attrs, std::vector<ValueId> inputs) { return builder_.node(op, std::move(attrs), std::move(inputs), name_); }
+  ValueId emit(const Op& op, Attrs attrs, std::vector<ValueId> inputs) {
+    return builder_.node(op, std::move(attrs), std::move(inputs), name_);
+  }
   Dims dims_of(ValueId value) const;
   ValueId reshape(ValueId value, Dims dims);            // value itself where nothing changes
   ValueId transpose(ValueId value, std::vector<int32_t> perm);
@@ -71,6 +73,11 @@ class LowerContext : public NodeReader {
   std::vector<ValueId> made_;
   std::string declined_;
 };
+
+// The dims of a tensor that are all known, and its type in a program. Dims are at most kMaxRank.
+Dims static_dims(const ValueFact& fact);
+ValueType value_type(const ValueFact& fact);
+ValueType value_type(DType dtype, const Dims& dims);
 
 // Whether `from` broadcasts to `to` as it is: numpy's rule in one direction.
 bool goes_into(const Dims& from, const Dims& to);

@@ -42,8 +42,10 @@ TEST(Npy, RefusesWhatItCannotRead) {
   EXPECT_THAT(refusal(kFloats.substr(0, kFloats.size() - 1)), HasSubstr("want 12 bytes, got 11"));
   EXPECT_THAT(refusal(kFloats.substr(0, 60)), HasSubstr("ends in its header"));
   EXPECT_THAT(refusal(file("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "abcd")), HasSubstr("elements of type '>f4'"));
-  EXPECT_THAT(refusal(file("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", std::string(16, 'a'))), HasSubstr("Fortran order"));
-  EXPECT_THAT(refusal(file("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999, 9999999999999), }", "")), HasSubstr("elements"));
+  EXPECT_THAT(refusal(file("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", std::string(16, 'a'))),
+              HasSubstr("Fortran order"));
+  EXPECT_THAT(refusal(file("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999, 9999999999999), }", "")),
+              HasSubstr("elements"));
   EXPECT_THAT(refusal(file("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, ), }", "")), HasSubstr("want none below 0"));
   EXPECT_THAT(refusal(file("{'descr': '<f4', 'fortran_order': False, 'shape': (x), }", "")), HasSubstr("want dims"));
   for (size_t size = 0; size < kFloats.size(); ++size) EXPECT_NE(refusal(kFloats.substr(0, size)), "read") << size;

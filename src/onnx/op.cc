@@ -55,6 +55,16 @@ const OpRow* find_op(std::string_view name, int64_t opset) {
   return best;
 }
 
+Result<CalledOp> find_op(const Node& node, const std::map<std::string, int64_t>& opsets) {
+  const auto imported = opsets.find(node.domain);
+  const bool known = node.opset != 0 || imported != opsets.end();
+  const int64_t opset = !known ? 0 : node.opset != 0 ? node.opset : imported->second;
+  const OpRow* row = known && node.domain.empty() ? find_op(node.op, opset) : nullptr;
+  if (row != nullptr) return CalledOp{row, opset};
+  return error(Code::unsupported, "no operator {}{}{}{}", node.domain, node.domain.empty() ? "" : ".", node.op,
+               known ? fmt::format(" in opset {}", opset) : ", whose domain the model does not import");
+}
+
 OpContext::OpContext(const Node& node, int64_t opset, std::span<const Value> inputs, GraphRunner& graphs)
     : NodeReader(node, opset), inputs_(inputs), graphs_(graphs), outputs_(node.outputs.size()) {}
 
@@ -76,12 +86,9 @@ Result<const Tensor*> OpContext::input(int index) const {
 Result<std::vector<int64_t>> OpContext::integers(int index) const {
   HR_ASSIGN_OR_RETURN(const Tensor* tensor, input(index));
   if (tensor->rank() > 1) return error(Code::malformed, "input {}: want a list of integers, got a tensor of rank {}", index, tensor->rank());
-  std::vector<int64_t> values;
-  const bool known = dispatch<int64_t, int32_t>(tensor->dtype(), [&]<class T>() {
-    for (const T value : tensor->values<T>()) values.push_back(value);
-  });
-  if (!known) return error(Code::malformed, "input {}: want i64 or i32, got {}", index, dtype_name(tensor->dtype()));
-  return values;
+  std::optional<std::vector<int64_t>> values = integers_of(*tensor);
+  if (!values) return error(Code::malformed, "input {}: want i64 or i32, got {}", index, dtype_name(tensor->dtype()));
+  return *std::move(values);
 }
 
 const Attribute* NodeReader::attribute(std::string_view name) const {
@@ -143,6 +150,14 @@ Result<Tensor*> OpContext::make(int index, DType dtype, Dims dims) {
 
 void OpContext::set(int index, Value value) {
   if (index < num_outputs()) outputs_[static_cast<size_t>(index)] = std::move(value);
+}
+
+std::optional<std::vector<int64_t>> integers_of(const Tensor& tensor) {
+  std::vector<int64_t> values;
+  const bool known = dispatch<int64_t, int32_t>(tensor.dtype(), [&]<class T>() {
+    for (const T value : tensor.values<T>()) values.push_back(value);
+  });
+  return known ? std::optional(std::move(values)) : std::nullopt;
 }
 
 Result<int> normalize_axis(int64_t axis, int rank) {

@@ -2,11 +2,13 @@
 // Operators on the host, by the letter of the ONNX operator document: the meaning of every node. Slow loops are allowed here, wrong ones
 // are not; what is fast is the graph layer's business, which is measured against these.
 //
-// An operator is a row of a family's table: name, the opset from which its meaning holds, what runs it, and what infers its
-// outputs' types. Of the rows of one name the one
-// with the highest opset that the model's does not exceed is taken. Families are files in onnx/ops/, listed in onnx/ops.def.
+// An operator is a row of a family's table: name, the opset from which its meaning holds, what runs it, and what infers its outputs'
+// types. Of the rows of one name the one with the highest opset that the model's does not exceed is taken. Families are files in
+// onnx/ops/, listed in onnx/ops.def.
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -105,8 +107,18 @@ struct OpRow {
 const OpRow* find_op(std::string_view name, int64_t opset);
 std::span<const OpRow* const> all_ops();  // by name and opset
 
+// The operator that a node calls.
+struct CalledOp {
+  const OpRow* row = nullptr;
+  int64_t opset = 0;  // of the node's domain
+};
+// `opsets`: what the model imports, by domain; a node's own opset goes before it. Errors: unsupported where there is none.
+Result<CalledOp> find_op(const Node& node, const std::map<std::string, int64_t>& opsets);
+
 // ---- what many operators need
 
+// The elements of an i64 or i32 tensor; nothing of another.
+std::optional<std::vector<int64_t>> integers_of(const Tensor& tensor);
 // `axis` counted from the end where it is negative. Errors: malformed outside [-rank, rank).
 Result<int> normalize_axis(int64_t axis, int rank);
 // The common shape of two or more by numpy's rules. Errors: malformed.

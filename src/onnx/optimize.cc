@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "onnx/file.h"
-#include "onnx/host_node.h"
+#include "onnx/lower.h"
 
 namespace headrace::onnx {
 namespace {
@@ -16,8 +16,8 @@ namespace {
 Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& plan, const std::vector<ValueFact>& facts) {
   const Scope& scope = session.compiled()->scope();
   if (!plan.host_steps.empty()) {
-    const Scope::Step& step = scope.steps[static_cast<size_t>(plan.host_steps.front())];
-    return error(Code::unsupported, "{}: {}", step.describe(), plan.host_reasons.front());
+    const Section::HostStep& host = plan.host_steps.front();
+    return error(Code::unsupported, "{}: {}", scope.steps[static_cast<size_t>(host.index)].describe(), host.reason);
   }
   headrace::Graph graph;
   std::map<int, ValueId> values;  // by number of the scope
@@ -30,9 +30,7 @@ Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& pl
     const int id = scope.inputs[i];
     const ValueFact& fact = facts[static_cast<size_t>(id)];
     if (fact.left_out || values.contains(id)) continue;
-    Dims dims;
-    for (const Type::Dim& dim : *fact.type.shape) dims.push_back(dim.value);
-    const ValueType type = value_type(fact.type.dtype, dims);
+    const ValueType type = value_type(fact);
     values[id] = graph.add_input(session.inputs()[i].name, type.dtype, type.shape);
   }
   for (const auto& [id, tensor] : plan.constants) {

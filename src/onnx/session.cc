@@ -27,8 +27,11 @@ Result<Session> Session::prepare(Model model, const Options& options) {
     state->interpreter = std::make_unique<Interpreter>(std::move(interpreter));
     return Session(std::move(state));
   }
-  HR_ASSIGN_OR_RETURN(Model inlined, inline_functions(*state->model));
-  state->inlined = std::make_shared<const Model>(std::move(inlined));
+  state->inlined = state->model;
+  if (!state->model->functions.empty()) {
+    HR_ASSIGN_OR_RETURN(Model inlined, inline_functions(*state->model));
+    state->inlined = std::make_shared<const Model>(std::move(inlined));
+  }
   HR_ASSIGN_OR_RETURN(std::shared_ptr<runtime::DeviceQueue> queue, runtime::DeviceQueue::cpu(options.threads, options.memory_limit));
   state->runtime = std::make_unique<SessionRuntime>(std::move(queue), state->model->graph.name, options.compile);
   HR_ASSIGN_OR_RETURN(state->compiled, CompiledGraph::make(state->inlined->graph, state->inlined->opsets, *state->runtime, {}));

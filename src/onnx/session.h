@@ -39,7 +39,8 @@ class Session {
   Result<std::map<std::string, Value>> run(const std::map<std::string, Value>& inputs) const;
 
   // The facts of the main graph's inputs by number of its scope, where `dims` says what an open dim of that name is; "INPUT.AXIS" stands
-  // for one without a name. Errors: invalid_argument for a dim that is missing, unknown or below 0; unsupported for an input of unknown rank.
+  // for one without a name. Errors: invalid_argument for a dim that is missing, unknown or below 0; unsupported for an input of unknown
+  // rank.
   Result<std::vector<ValueFact>> input_facts(const std::map<std::string, int64_t>& dims) const;
 
   // The compiled main graph, for those who explain or write it; null with `reference`.
@@ -49,7 +50,7 @@ class Session {
  private:
   struct State {
     std::shared_ptr<const Model> model;     // as it was read
-    std::shared_ptr<const Model> inlined;   // what the graphs below point into
+    std::shared_ptr<const Model> inlined;   // what the graphs below point into; the same where it has no functions
     std::unique_ptr<SessionRuntime> runtime;
     std::unique_ptr<CompiledGraph> compiled;
     std::unique_ptr<Interpreter> interpreter;  // with `reference`

@@ -120,10 +120,9 @@ class Contents {
       if (input.elements) {
         all.insert(all.end(), input.elements->begin(), input.elements->end());
       } else {
-        const bool integers = dispatch<int64_t, int32_t>(input.constant->dtype(), [&]<class T>() {
-          for (const T value : input.constant->values<T>()) all.push_back({value, ""});
-        });
+        const auto integers = integers_of(*input.constant);
         if (!integers) return {};
+        for (const int64_t value : *integers) all.push_back({value, ""});
       }
       const std::optional<Dims> dims = input.type.shape ? known_dims(*input.type.shape) : std::nullopt;
       if (!dims || count_elements(*dims).value_or(-1) != std::ssize(all) - start) return {};
@@ -139,9 +138,7 @@ class Contents {
       const DType dtype = outputs_[i].type.dtype;
       if (dtype != DType::i64 && dtype != DType::i32) continue;
       Elements moved;
-      dispatch<int64_t, int32_t>(numbers->dtype(), [&]<class T>() {
-        for (const T number : numbers->values<T>()) moved.push_back(all[static_cast<size_t>(number)]);
-      });
+      for (const int64_t number : integers_of(*numbers).value_or(Dims())) moved.push_back(all[static_cast<size_t>(number)]);
       for (Element& element : moved) {
         if (element.number && dtype == DType::i32) element.number = static_cast<int32_t>(*element.number);  // as Cast does
       }
@@ -245,7 +242,7 @@ Result<std::vector<ValueFact>> Inference::node(const Node& node, const Opsets& o
   std::vector<ValueFact> inputs;
   for (const std::string& name : node.inputs) {
     if (name.empty()) {
-      inputs.push_back({.type = {}, .constant = {}, .elements = {}, .left_out = true});
+      inputs.push_back({.left_out = true});
       continue;
     }
     const ValueFact* fact = scope.find(name);
@@ -259,11 +256,10 @@ Result<std::vector<ValueFact>> Inference::node(const Node& node, const Opsets& o
   return infer_operator(node, opset->second, inputs, options_, graphs);
 }
 
-Result<std::vector<ValueFact>> outputs_of(const Scope& scope, const std::string& name, std::vector<ValueFact> outputs) {
+Result<ValueFact> output_of(const Scope& scope, const std::string& name) {
   const ValueFact* fact = scope.find(name);
   if (fact == nullptr) return error(Code::malformed, "no value for output \"{}\"", name);
-  outputs.push_back(*fact);
-  return outputs;
+  return *fact;
 }
 
 Result<std::vector<ValueFact>> Inference::graph(const Graph& graph, std::vector<ValueFact> inputs, const Opsets& opsets, const Scope& outer,
@@ -276,12 +272,12 @@ Result<std::vector<ValueFact>> Inference::graph(const Graph& graph, std::vector<
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const bool given = i < inputs.size() && !inputs[i].left_out;
     if (given) scope.facts[graph.inputs[i].name] = std::move(inputs[i]);
-    else scope.facts.try_emplace(graph.inputs[i].name, ValueFact{.type = {}, .constant = {}, .elements = {}, .left_out = true});
+    else scope.facts.try_emplace(graph.inputs[i].name, ValueFact{.left_out = true});
   }
   HR_RETURN_IF_ERROR(nodes(graph.nodes, opsets, scope, depth));
   std::vector<ValueFact> outputs;
   for (const ValueInfo& output : graph.outputs) {
-    HR_ASSIGN_OR_RETURN(outputs, outputs_of(scope, output.name, std::move(outputs)));
+    HR_ASSIGN_OR_RETURN(outputs.emplace_back(), output_of(scope, output.name));
   }
   return outputs;
 }
@@ -290,13 +286,12 @@ Result<std::vector<ValueFact>> Inference::function(const Function& function, con
   HR_ASSIGN_OR_RETURN(const std::vector<Node> body, bind_function(function, call));
   Scope scope;
   for (size_t i = 0; i < function.inputs.size(); ++i) {
-    scope.facts[function.inputs[i]] =
-        i < inputs.size() ? std::move(inputs[i]) : ValueFact{.type = {}, .constant = {}, .elements = {}, .left_out = true};
+    scope.facts[function.inputs[i]] = i < inputs.size() ? std::move(inputs[i]) : ValueFact{.left_out = true};
   }
   HR_RETURN_IF_ERROR(nodes(body, function.opsets, scope, depth));
   std::vector<ValueFact> outputs;
   for (const std::string& output : function.outputs) {
-    HR_ASSIGN_OR_RETURN(outputs, outputs_of(scope, output, std::move(outputs)));
+    HR_ASSIGN_OR_RETURN(outputs.emplace_back(), output_of(scope, output));
   }
   return outputs;
 }
@@ -340,11 +335,11 @@ Result<std::map<std::string, ValueFact>> infer_types(const Model& model, const s
   for (const ValueInfo& input : graph.inputs) {
     const auto given = inputs.find(input.name);
     if (given == inputs.end()) {
-      scope.facts.try_emplace(input.name, ValueFact{.type = input.type, .constant = {}, .elements = {}});
+      scope.facts.try_emplace(input.name, ValueFact{.type = input.type});
       continue;
     }
     HR_ASSIGN_OR_RETURN(Type type, input_type(input, given->second));
-    scope.facts[input.name] = {.type = std::move(type), .constant = {}, .elements = {}};
+    scope.facts[input.name] = {.type = std::move(type)};
   }
   Inference inference(model, options);
   HR_RETURN_IF_ERROR(inference.nodes(graph.nodes, model.opsets, scope, 0));

@@ -17,7 +17,7 @@ constexpr int64_t kOpset = 19;
 
 ValueFact typed(DType dtype, std::vector<Type::Dim> shape) {
   return {
-      .type = {.kind = Type::Kind::tensor, .dtype = dtype, .shape = std::move(shape), .element = nullptr}, .constant = {}, .elements = {}};
+      .type = {.kind = Type::Kind::tensor, .dtype = dtype, .shape = std::move(shape), .element = nullptr}};
 }
 ValueFact floats(std::vector<Type::Dim> shape) { return typed(DType::f32, std::move(shape)); }
 ValueFact list(const std::vector<int64_t>& values) {

@@ -7,7 +7,8 @@ namespace {
 
 enum class Kind : uint8_t {
   leaf,  // a string, or a message that holds no others
-  model, training, graph, node, attribute, tensor, sparse, value, type, wrapped, tensor_type, shape, function, annotation, device, sharding, sharded_dim,
+  model, training, graph, node, attribute, tensor, sparse, value, type, wrapped, tensor_type, shape, function, annotation,
+  device, sharding, sharded_dim,
 };
 
 struct Field {

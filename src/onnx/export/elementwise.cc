@@ -47,10 +47,8 @@ const char* plain_unary(UnaryKind kind) {
   return "";
 }
 
-Order order_of(NodeWriter& node) { return node.model().best_order(node.node().inputs, node.output_dims().size()); }
-
 Status write_unary_node(NodeWriter& node) {
-  const Order order = order_of(node);
+  const Order order = node.best_order();
   node.set(0, order, write_unary(node, node.attrs<ops::UnaryAttrs>(), node.input(0, order)));
   return {};
 }
@@ -71,7 +69,7 @@ const char* operator_of(BinaryKind kind) {
 
 Status write_binary(NodeWriter& node) {
   const BinaryKind kind = node.attrs<ops::BinaryAttrs>().kind;
-  const Order order = order_of(node);
+  const Order order = node.best_order();
   const Wire a = node.model().spell_aligned(node.value(0), order), b = node.model().spell_aligned(node.value(1), order);
   if (kind == BinaryKind::prelu && node.dims(0) != node.output_dims()) {  // PRelu's slope may not be larger than x
     const Wire below = node.add("Less", {a, node.scalar(0.0f, "zero")});
@@ -83,7 +81,7 @@ Status write_binary(NodeWriter& node) {
 }
 
 Status write_where(NodeWriter& node) {
-  const Order order = order_of(node);
+  const Order order = node.best_order();
   std::vector<Wire> inputs;
   for (const ValueId value : node.node().inputs) inputs.push_back(node.model().spell_aligned(value, order));
   node.set(0, order, node.add("Where", std::move(inputs)));
@@ -91,7 +89,7 @@ Status write_where(NodeWriter& node) {
 }
 
 Status write_cast(NodeWriter& node) {
-  const Order order = order_of(node);
+  const Order order = node.best_order();
   const auto to = static_cast<int64_t>(dtype_number(node.attrs<ops::CastAttrs>().to));
   node.set(0, order, node.add("Cast", {node.input(0, order)}, {{"to", attribute(to)}}));
   return {};

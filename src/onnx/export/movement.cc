@@ -12,8 +12,6 @@ namespace {
 
 using ops::PadAttrs;
 
-Order order_of(NodeWriter& node) { return node.model().best_order(node.node().inputs, node.output_dims().size()); }
-
 Status write_transpose(NodeWriter& node) {
   node.model().alias(node.output_value(0), node.value(0), node.attrs<ops::TransposeAttrs>().perm);
   return {};
@@ -48,8 +46,7 @@ std::vector<Part> parts_of(const Dims& from, const Dims& to) {
 std::optional<Order> reshaped_order(const Dims& from, const Dims& to, const Order& order) {
   std::vector<std::pair<int64_t, const Part*>> placed;
   const std::vector<Part> parts = parts_of(from, to);
-  Order moved;  // axes longer than 1
-  std::ranges::copy_if(order, std::back_inserter(moved), [&](int32_t axis) { return from[static_cast<size_t>(axis)] != 1; });
+  const Order moved = moved_axes(from, order);
   for (const Part& part : parts) {
     int64_t first = -1, last = -1;
     for (const int32_t axis : part.from) {
@@ -88,7 +85,7 @@ Status write_reshape(NodeWriter& node) {
 }
 
 Status write_concat(NodeWriter& node) {
-  const Order order = order_of(node);
+  const Order order = node.best_order();
   std::vector<Wire> inputs;
   for (const ValueId value : node.node().inputs) inputs.push_back(node.model().spell(value, order));
   const int64_t axis = axis_in(order, node.attrs<ops::ConcatAttrs>().axis);
@@ -99,7 +96,7 @@ Status write_concat(NodeWriter& node) {
 Status write_slice(NodeWriter& node) {
   const auto& attrs = node.attrs<ops::SliceAttrs>();
   const Dims dims = node.dims(0);
-  const Order order = order_of(node);
+  const Order order = node.best_order();
   std::vector<int64_t> starts, ends, axes, steps;
   for (size_t axis = 0; axis < dims.size(); ++axis) {
     const int64_t begin = attrs.begin[axis], step = attrs.step[axis], size = attrs.size[axis];
@@ -142,7 +139,7 @@ const char* name_of(PadAttrs::Mode mode) {
 
 Status write_pad(NodeWriter& node) {
   const auto& attrs = node.attrs<PadAttrs>();
-  const Order order = order_of(node);
+  const Order order = node.best_order();
   std::vector<int64_t> pads = ordered(attrs.before, order);
   const std::vector<int64_t> after = ordered(attrs.after, order);
   pads.insert(pads.end(), after.begin(), after.end());
@@ -166,7 +163,7 @@ Status write_pad(NodeWriter& node) {
 
 Status write_expand(NodeWriter& node) {
   const Dims to = node.output_dims();
-  const Order order = order_of(node);
+  const Order order = node.best_order();
   const Wire x = node.model().spell_aligned(node.value(0), order);
   node.set(0, order, node.add("Expand", {x, node.integers(ordered(to, order), "dims")}));
   return {};

@@ -56,7 +56,7 @@ Status write_reduce(NodeWriter& node) {
 
 Status write_softmax(NodeWriter& node) {
   const size_t rank = node.dims(0).size();
-  const Order order = node.model().best_order(node.node().inputs, rank);
+  const Order order = node.best_order();
   const int64_t axis = axis_in(order, static_cast<int64_t>(rank) - 1);
   const char* name = node.attrs<ops::SoftmaxAttrs>().log ? "LogSoftmax" : "Softmax";
   node.set(0, order, node.add(name, {node.input(0, order)}, {{"axis", attribute(axis)}}));

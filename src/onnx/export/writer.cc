@@ -7,6 +7,7 @@
 
 #include "onnx/file.h"
 #include "onnx/op.h"
+#include "ops/shapes.h"
 
 namespace headrace::onnx {
 
@@ -39,13 +40,6 @@ int64_t ir_of(int64_t opset) {
   return opset <= 27 ? 13 : 14;
 }
 
-// The axes longer than 1, in order: two spellings with the same ones hold the same bytes.
-Order moved_axes(const Dims& dims, const Order& order) {
-  Order axes;
-  std::ranges::copy_if(order, std::back_inserter(axes), [&](int32_t axis) { return dims[static_cast<size_t>(axis)] != 1; });
-  return axes;
-}
-
 // Axis i of the result is axis inner[i] of what has axis k = axis outer[k] of the array.
 Order compose(const Order& outer, const Order& inner) {
   Order both;
@@ -61,12 +55,6 @@ Order operand_order(const Order& order, size_t rank) {
     if (axis >= before) own.push_back(axis - before);
   }
   return own;
-}
-
-int64_t product(const Dims& dims) {
-  int64_t count = 1;
-  for (const int64_t dim : dims) count *= dim;
-  return count;
 }
 
 Tensor transposed(const Tensor& from, const Order& order) {
@@ -131,6 +119,12 @@ Dims ordered(const Dims& dims, const Order& order) {
   return result;
 }
 
+Order moved_axes(const Dims& dims, const Order& order) {
+  Order axes;
+  std::ranges::copy_if(order, std::back_inserter(axes), [&](int32_t axis) { return dims[static_cast<size_t>(axis)] != 1; });
+  return axes;
+}
+
 int64_t axis_in(const Order& order, int64_t axis) { return std::ranges::find(order, static_cast<int32_t>(axis)) - order.begin(); }
 
 Attribute attribute(int64_t value) { return {.kind = Attribute::Kind::integer, .integer = value}; }
@@ -145,11 +139,7 @@ Wire NodeWriter::expand(Wire wire, const Dims& from, const Dims& to) {
 ModelWriter::ModelWriter(const headrace::Graph& graph, const ExportOptions& options)
     : graph_(graph), options_(options), places_(graph.values.size()) {}
 
-Dims ModelWriter::dims(ValueId value) const {
-  Dims dims;
-  for (const Dim& dim : graph_.values[static_cast<size_t>(value)].type.shape) dims.push_back(dim.constant());
-  return dims;
-}
+Dims ModelWriter::dims(ValueId value) const { return *ops::constant_dims(graph_.values[static_cast<size_t>(value)].type.shape); }
 
 Wire ModelWriter::new_wire(std::string name) {
   wires_.push_back({.name = std::move(name)});
@@ -225,12 +215,12 @@ int64_t ModelWriter::cost(ValueId value, const Order& order) const {
   if (array.constant != nullptr) return 0;
   const Order want = moved_axes(array.dims, compose(place(value).order, order));
   const auto same = [&](const auto& spelling) { return moved_axes(array.dims, spelling.first) == want; };
-  return std::ranges::any_of(array.spellings, same) ? 0 : product(array.dims);
+  return std::ranges::any_of(array.spellings, same) ? 0 : ops::elements_of(array.dims);
 }
 
 int64_t ModelWriter::aligned_cost(ValueId value, const Order& order) const {
   const Dims own = dims(value);
-  return product(own) == 1 ? 0 : cost(value, operand_order(order, own.size()));
+  return ops::elements_of(own) == 1 ? 0 : cost(value, operand_order(order, own.size()));
 }
 
 Order ModelWriter::best_order(std::span<const ValueId> operands, size_t rank) const {
@@ -280,7 +270,7 @@ Wire ModelWriter::spell(ValueId value, const Order& order) {
 Wire ModelWriter::spell_aligned(ValueId value, const Order& order) {
   const Dims own = dims(value);
   if (own.size() == order.size()) return spell(value, order);
-  if (product(own) == 1) return spell(value, plain_order(own.size()));
+  if (ops::elements_of(own) == 1) return spell(value, plain_order(own.size()));
   const Order own_order = operand_order(order, own.size());
   const auto before = static_cast<int32_t>(order.size() - own.size());
   Dims target;

@@ -22,6 +22,8 @@ Order plain_order(size_t rank);
 Order channels_first(size_t rank);  // of [N, ..., C]: [N, C, ...]
 // `dims` in that order; element counts and other lists that go with axes too.
 Dims ordered(const Dims& dims, const Order& order);
+// The axes longer than 1, in order: two spellings with the same ones hold the same bytes.
+Order moved_axes(const Dims& dims, const Order& order);
 // The place of `axis` in `order`.
 int64_t axis_in(const Order& order, int64_t axis);
 
@@ -131,6 +133,8 @@ class NodeWriter {
   Dims output_dims(int index = 0) const { return model_.dims(output_value(index)); }
   DType dtype(int index) const { return model_.graph().values[static_cast<size_t>(value(index))].type.dtype; }
 
+  // For an output that comes in any order of its axes.
+  Order best_order() const { return model_.best_order(node_.inputs, output_dims().size()); }
   Wire input(int index) { return model_.spell(value(index), plain_order(dims(index).size())); }
   Wire input(int index, const Order& order) { return model_.spell(value(index), order); }
   Wire add(std::string op, std::vector<Wire> inputs, Attributes attributes = {}) {

@@ -24,14 +24,18 @@ ValueId as_output(LowerContext& context, ValueId value) {
 
 // Operators grow attributes: one that is not among these means something else.
 bool has_only(const LowerContext& context, std::initializer_list<std::string_view> known) {
-  return std::ranges::all_of(context.node().attributes, [&](const auto& entry) { return std::ranges::find(known, entry.first) != known.end(); });
+  const auto is_known = [&](const auto& entry) { return std::ranges::find(known, entry.first) != known.end(); };
+  return std::ranges::all_of(context.node().attributes, is_known);
 }
 
 // A mask's rows that see nothing are 0 here and NaN to a softmax, and `causal` counts from the first key: what needs either is the host's.
 bool attention(LowerContext& context) {
-  const Result<int64_t> causal = context.integer("is_causal", 0), q_heads = context.integer("q_num_heads", 0), kv_heads = context.integer("kv_num_heads", 0);
+  const Result<int64_t> causal = context.integer("is_causal", 0);
+  const Result<int64_t> q_heads = context.integer("q_num_heads", 0), kv_heads = context.integer("kv_num_heads", 0);
   const Result<float> scale = context.number("scale", 0.0f), softcap = context.number("softcap", 0.0f);
-  if (!has_only(context, {"is_causal", "kv_num_heads", "q_num_heads", "scale", "softcap", "softmax_precision", "qk_matmul_output_mode"})) return false;
+  if (!has_only(context, {"is_causal", "kv_num_heads", "q_num_heads", "scale", "softcap", "softmax_precision", "qk_matmul_output_mode"})) {
+    return false;
+  }
   if (!context.all_f32() || !causal || !q_heads || !kv_heads || !scale || !softcap || *softcap != 0) return false;
   for (int i = 3; i < context.num_inputs(); ++i) {
     if (context.has_input(i)) return false;

@@ -109,7 +109,8 @@ bool where(LowerContext& context) {
 }
 
 bool castable(DType dtype) {
-  static constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8, DType::u8, DType::i32, DType::i64, DType::boolean};
+  static constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f64,    DType::i8,
+                                     DType::u8,  DType::i32, DType::i64,  DType::boolean};
   return std::ranges::find(kTypes, dtype) != std::end(kTypes);
 }
 bool cast(LowerContext& context) {

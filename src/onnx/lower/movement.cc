@@ -47,7 +47,7 @@ bool concat(LowerContext& context) {
   return true;
 }
 
-// Elements from `begin` on with a step of one, as many as `size` says.
+// Elements from `begin` on, `step` apart, as many as `size` says.
 ValueId slice_of(LowerContext& context, std::vector<int64_t> begin, std::vector<int64_t> step, Dims size) {
   const bool whole = size == context.dims(0) && std::ranges::all_of(step, [](int64_t s) { return s == 1; });
   if (whole) return context.input(0);
@@ -111,7 +111,8 @@ bool pad(LowerContext& context) {
       value.reset();
       const Tensor* constant = context.constant(2);
       if (constant == nullptr || constant->elements() != 1) return false;
-      dispatch<float, double, int32_t, int8_t, uint8_t, bool>(constant->dtype(), [&]<class T>() { value = static_cast<double>(*constant->data<T>()); });
+      dispatch<float, double, int32_t, int8_t, uint8_t, bool>(
+          constant->dtype(), [&]<class T>() { value = static_cast<double>(*constant->data<T>()); });
     }
     if (context.has_input(3) && !(axes = context.integers(3))) return false;
   }
@@ -136,7 +137,9 @@ bool pad(LowerContext& context) {
     const bool fits = attrs.mode != ops::PadAttrs::Mode::reflect || (attrs.before[at] < dims[at] && attrs.after[at] < dims[at]);
     const bool from_something = attrs.mode == ops::PadAttrs::Mode::constant || dims[at] > 0;
     const bool wraps_once = attrs.mode != ops::PadAttrs::Mode::wrap || (attrs.before[at] <= dims[at] && attrs.after[at] <= dims[at]);
-    if (attrs.before[at] < 0 || attrs.after[at] < 0 || !fits || !from_something || !wraps_once) return context.decline("pads below 0 or beyond the dim");
+    if (attrs.before[at] < 0 || attrs.after[at] < 0 || !fits || !from_something || !wraps_once) {
+      return context.decline("pads below 0 or beyond the dim");
+    }
   }
   context.set(0, context.emit(ops::pad, std::move(attrs), {context.input(0)}));
   return true;

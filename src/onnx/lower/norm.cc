@@ -67,8 +67,8 @@ bool layer_normalization(LowerContext& context) {
   if (!rows) return false;
   const ValueId x = context.reshape(context.input(0), {rows->count, rows->width});
   const ValueId scale = context.reshape(context.input(1), {rows->width});
-  const ValueId bias = context.has_input(2) ? context.reshape(context.input(2), {rows->width})
-                                            : context.constant_f32({rows->width}, std::vector<double>(static_cast<size_t>(rows->width), 0.0));
+  const auto zeros = [&] { return context.constant_f32({rows->width}, std::vector<double>(static_cast<size_t>(rows->width), 0.0)); };
+  const ValueId bias = context.has_input(2) ? context.reshape(context.input(2), {rows->width}) : zeros();
   const ValueId y = context.emit(ops::layer_norm, ops::LayerNormAttrs{*epsilon}, {x, scale, bias});
   context.set(0, context.reshape(y, context.output_dims(0)));
   return true;

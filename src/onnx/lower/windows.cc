@@ -62,7 +62,8 @@ bool conv_transpose(LowerContext& context) {
   const Result<Dims> extra = context.NodeReader::integers("output_padding", Dims(x.size() - 2, 0));
   const Result<std::string> auto_pad = context.text("auto_pad", "NOTSET");
   // Dims that the model sets need other pads: the host has the rule.
-  if (!window || !groups || !extra || !auto_pad || *auto_pad != "NOTSET" || context.has("output_shape") || extra->size() != x.size() - 2) return false;
+  if (!window || !groups || !extra || !auto_pad || *auto_pad != "NOTSET" || context.has("output_shape")) return false;
+  if (extra->size() != x.size() - 2) return false;
   ops::ConvAttrs attrs{.stride = both(window->strides, int64_t{1}),
                        .dilation = both(window->dilations, int64_t{1}),
                        .pads = pads_of(*window),
@@ -113,7 +114,8 @@ bool resize(LowerContext& context) {
   const Result<std::string> rounding = context.text("nearest_mode", old ? "floor" : "round_prefer_floor");
   const Result<std::string> aspect = context.text("keep_aspect_ratio_policy", "stretch");
   const Result<int64_t> antialias = context.integer("antialias", 0);
-  if (!mode || !places || !rounding || !aspect || !antialias || *antialias != 0 || *aspect != "stretch" || context.has("axes")) return false;
+  if (!mode || !places || !rounding || !aspect || !antialias) return false;
+  if (*antialias != 0 || *aspect != "stretch" || context.has("axes")) return false;
   ops::Resize2dAttrs attrs;
   using Attrs = ops::Resize2dAttrs;
   if (*mode == "linear" || *mode == "bilinear") attrs.mode = Attrs::Mode::linear;
