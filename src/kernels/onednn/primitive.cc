@@ -46,7 +46,7 @@ std::string text_of(const Dims& dims) {
   return text;
 }
 
-// Says all that the bytes of a blocked layout depend on.
+// Says all of a blocked layout.
 std::string form_of(const Desc& desc) {
   return fmt::format("oneDNN {} [{}] padded [{}] strides [{}] blocks [{}] of [{}]", desc.get_data_type() == kF32 ? "f32" : "s8",
                      text_of(desc.get_dims()), text_of(desc.get_padded_dims()), text_of(desc.get_strides()), text_of(desc.get_inner_blks()),
@@ -162,11 +162,10 @@ Result<Prepared::Operand> weight_operand(const NodeSetup& setup, const Product& 
     operand.reorder = dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), plain, cpu_engine(), wanted));
     return operand;
   }
-  // What form_of() does not say of 8-bit weights: the sums behind them, and how the constant lay.
-  std::string more;
+  // The same bytes may be packed out of another order: a matrix and its transpose. Behind 8-bit weights stand sums.
+  std::string form = fmt::format("{} from strides [{}]", form_of(wanted), text_of(plain.get_strides()));
   if (product.q8) {
-    more = fmt::format(" for {} with zero {}, strides [{}]", setup.sizes.inputs[0].dtype == DType::u8 ? "u8" : "s8",
-                       product.q8->x_zero != 0, text_of(plain.get_strides()));
+    form += fmt::format(" for {} with zero {}", setup.sizes.inputs[0].dtype == DType::u8 ? "u8" : "s8", product.q8->x_zero != 0);
   }
   // oneDNN may throw in `pack`, between frames of others: what it says is carried out by hand.
   bool failed = false;
@@ -179,8 +178,7 @@ Result<Prepared::Operand> weight_operand(const NodeSetup& setup, const Product& 
       failed = true;
     }
   };
-  HR_ASSIGN_OR_RETURN(operand.packed,
-                      setup.packed.get({constant, plain.get_size()}, form_of(wanted) + more, wanted.get_size(), pack));
+  HR_ASSIGN_OR_RETURN(operand.packed, setup.packed.get({constant, plain.get_size()}, std::move(form), wanted.get_size(), pack));
   if (failed) return error(Code::internal, "oneDNN could not pack input {}", kInput);
   return operand;
 }
