@@ -4,10 +4,13 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <tuple>
 
 #include "core/half.h"
 #include "ops/attention.h"
+#include "ops/conv.h"
+#include "ops/gemm.h"
 #include "ops/library_plugin.h"
 #include "ops/rms_norm.h"
 #include "testing/compare.h"
@@ -71,6 +74,45 @@ TEST(OneDnnPlugin, ServesConvolutionsAndProducts) {
     }
     EXPECT_GT(served, cases / 2) << name;
     std::printf("%s: %s has %d of %d cases\n", (*plugin)->name, name, served, cases);
+  }
+}
+
+// Keeps the names of what is packed.
+class FormsOfPacked final : public PackedConstants {
+ public:
+  Result<std::shared_ptr<const std::byte[]>> get(std::span<const std::byte>, std::string form, uint64_t bytes,
+                                                 const std::function<void(std::byte*)>& pack) override {
+    forms.push_back(std::move(form));
+    auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
+    pack(memory);
+    return std::shared_ptr<const std::byte[]>(memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); });
+  }
+  std::vector<std::string> forms;
+};
+
+// Two nodes with one constant share what is packed under one name.
+TEST(OneDnnPlugin, NamesThePackedFormOfAMatrixAndOfItsTransposeApart) {
+  const auto plugin = load_onednn_plugin();
+  if (!plugin) GTEST_SKIP() << plugin.error().message();
+  const auto prepare = [](const Op& op, const Attrs& attrs, const Shape& x, const Shape& weight, FormsOfPacked& packed) {
+    const std::vector<ValueType> inputs = {ValueType::tensor(DType::f32, x), ValueType::tensor(DType::f32, weight)};
+    const auto outputs = op.infer(inputs, attrs);
+    ASSERT_TRUE(outputs.has_value()) << outputs.error().to_string();
+    const auto kernel = select_kernel(op, inputs, *outputs, attrs, {.isa = detect_isa(), .row_invariant_only = false});
+    ASSERT_TRUE(kernel.has_value()) << kernel.error().to_string();
+    ASSERT_EQ((*kernel)->name, "onednn");
+    const std::vector<float> values(static_cast<size_t>(weight.elements({})), 1.0f);
+    const std::byte* constants[] = {nullptr, reinterpret_cast<const std::byte*>(values.data())};
+    const Bindings bindings;
+    const auto state = (*kernel)->prepare({{inputs, *outputs, attrs, bindings}, constants, 1, packed});
+    ASSERT_TRUE(state.has_value()) << state.error().to_string();
+  };
+  FormsOfPacked gemm, conv;
+  for (const bool trans_b : {false, true}) prepare(ops::gemm, ops::GemmAttrs{.trans_b = trans_b}, {64, 128}, {128, 128}, gemm);
+  for (const Op* op : {&ops::conv, &ops::conv_transpose}) prepare(*op, ops::ConvAttrs{}, {1, 14, 14, 64}, {64, 64, 3, 3}, conv);
+  for (const FormsOfPacked* packed : {&gemm, &conv}) {
+    ASSERT_EQ(packed->forms.size(), 2U);
+    EXPECT_NE(packed->forms[0], packed->forms[1]);
   }
 }
 

@@ -46,7 +46,7 @@ std::string text_of(const Dims& dims) {
   return text;
 }
 
-// Says all that the bytes of a blocked layout depend on.
+// Says all of a blocked layout.
 std::string form_of(const Desc& desc) {
   return fmt::format("oneDNN {} [{}] padded [{}] strides [{}] blocks [{}] of [{}]", desc.get_data_type() == kF32 ? "f32" : "s8",
                      text_of(desc.get_dims()), text_of(desc.get_padded_dims()), text_of(desc.get_strides()), text_of(desc.get_inner_blks()),
@@ -65,6 +65,20 @@ bool is_packed(const TensorView& view) {
 dnnl::stream& stream() {
   static thread_local dnnl::stream mine(cpu_engine());
   return mine;
+}
+
+// How many threads oneDNN uses for what the calling thread asks of it.
+void use_threads(int count) { omp_set_num_threads(count); }
+
+Desc in_any_form(const Desc& desc) { return Desc(desc.get_dims(), desc.get_data_type(), Tag::any); }
+
+bool any_zero(std::span<const ValueType> types) {
+  for (const ValueType& type : types) {
+    for (const Dim& dim : type.shape) {
+      if (dim == Dim(0)) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -96,7 +110,8 @@ PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, st
 }
 
 bool Prepared::reads(int input) const {
-  return std::ranges::any_of(operands, [&](const Operand& operand) { return operand.input == input && (operand.packed == nullptr || operand.reorder); });
+  return std::ranges::any_of(
+      operands, [&](const Operand& operand) { return operand.input == input && (operand.packed == nullptr || operand.reorder); });
 }
 
 dnnl::memory::data_type type_of(DType dtype) {
@@ -114,8 +129,10 @@ PostOps post_ops(const ops::Q8ProductAttrs& q8, int scales_mask, const Desc& out
   return made;
 }
 
-void add_q8_operands(const NodeSetup& setup, const ops::Q8ProductAttrs& q8, const Desc& x, const Desc& output, const PostOps& post,
-                     Prepared::Operand weight, Prepared& state) {
+namespace {
+
+// What an 8-bit product has beside x, weight, output, bias and post-ops: scales and zero points.
+void add_q8_operands(const NodeSetup& setup, const ops::Q8ProductAttrs& q8, Prepared& state) {
   const auto scalar = [&](int argument, auto value, dnnl::memory::data_type type) {
     const std::shared_ptr<std::byte[]> bytes(new std::byte[sizeof value]);
     std::memcpy(bytes.get(), &value, sizeof value);
@@ -123,29 +140,32 @@ void add_q8_operands(const NodeSetup& setup, const ops::Q8ProductAttrs& q8, cons
   };
   using Type = dnnl::memory::data_type;
   const Desc scales({setup.sizes.inputs[2].shape[0].constant()}, kF32, Tag::x);
-  state.operands = {{DNNL_ARG_SRC, 0, x, nullptr},
-                    std::move(weight),
-                    {DNNL_ARG_DST, -1, output, nullptr},
-                    {DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, 2, scales, nullptr}};
+  state.operands.push_back({DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, 2, scales, nullptr});
   if (q8.x_zero != 0) scalar(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, q8.x_zero, Type::s32);
   if (q8.y) scalar(DNNL_ARG_ATTR_SCALES | DNNL_ARG_DST, q8.y->scale, Type::f32);
   if (q8.y && q8.y->zero != 0) scalar(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_DST, q8.y->zero, Type::s32);
-  for (size_t i = 0; i < post.operands.size(); ++i) {
-    state.operands.push_back({post.operands[i].first, post.operands[i].second, post.descs[i], nullptr});
-  }
 }
 
-Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted, std::string_view more) {
-  Prepared::Operand operand{DNNL_ARG_WEIGHTS, input, wanted, nullptr};
-  const std::byte* constant = setup.constants[input];
+// The weight as the primitive wants it: brought into its form at each run where it is computed, packed once where it is a constant.
+// Errors: resource_exhausted; throws dnnl::error.
+Result<Prepared::Operand> weight_operand(const NodeSetup& setup, const Product& product, const Desc& wanted) {
+  constexpr int kInput = 1;
+  const Desc& plain = product.weight;
+  Prepared::Operand operand{DNNL_ARG_WEIGHTS, kInput, wanted, nullptr};
+  const std::byte* constant = setup.constants[kInput];
   if (plain == wanted) return operand;
   if (constant == nullptr) {
     std::byte* bytes = static_cast<std::byte*>(std::aligned_alloc(64, (wanted.get_size() + 63) / 64 * 64));
-    if (bytes == nullptr) return error(Code::resource_exhausted, "oneDNN: input {} in another form: out of memory", input);
+    if (bytes == nullptr) return error(Code::resource_exhausted, "oneDNN: input {} in another form: out of memory", kInput);
     operand.packed = {bytes, [](const std::byte* at) { std::free(const_cast<std::byte*>(at)); }};
     operand.plain = plain;
     operand.reorder = dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), plain, cpu_engine(), wanted));
     return operand;
+  }
+  // The same bytes may be packed out of another order: a matrix and its transpose. Behind 8-bit weights stand sums.
+  std::string form = fmt::format("{} from strides [{}]", form_of(wanted), text_of(plain.get_strides()));
+  if (product.q8) {
+    form += fmt::format(" for {} with zero {}", setup.sizes.inputs[0].dtype == DType::u8 ? "u8" : "s8", product.q8->x_zero != 0);
   }
   // oneDNN may throw in `pack`, between frames of others: what it says is carried out by hand.
   bool failed = false;
@@ -158,11 +178,33 @@ Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, cons
       failed = true;
     }
   };
-  HR_ASSIGN_OR_RETURN(operand.packed,
-                      setup.packed.get({constant, plain.get_size()}, form_of(wanted) + std::string(more), wanted.get_size(), pack));
-  if (failed) return error(Code::internal, "oneDNN could not pack input {}", input);
+  HR_ASSIGN_OR_RETURN(operand.packed, setup.packed.get({constant, plain.get_size()}, std::move(form), wanted.get_size(), pack));
+  if (failed) return error(Code::internal, "oneDNN could not pack input {}", kInput);
   return operand;
 }
+
+// The primitive of `product` and its operands, but for their memory. Errors: resource_exhausted; throws dnnl::error.
+Result<std::shared_ptr<Prepared>> prepared_of(const NodeSetup& setup, const Product& product) {
+  const bool packs = product.packs_computed_weight || setup.constants[1] != nullptr;
+  const dnnl::primitive_desc described = product.describe(packs ? in_any_form(product.weight) : product.weight, false);
+  auto state = std::make_shared<Prepared>();
+  HR_ASSIGN_OR_RETURN(Prepared::Operand weight, weight_operand(setup, product, described.weights_desc(0)));
+  state->operands = {{DNNL_ARG_SRC, 0, product.x, nullptr}, std::move(weight), {DNNL_ARG_DST, -1, product.out, nullptr}};
+  if (product.q8) add_q8_operands(setup, *product.q8, *state);
+  if (!product.bias.is_zero()) state->operands.push_back({DNNL_ARG_BIAS, product.q8 ? 3 : 2, product.bias, nullptr});
+  for (size_t i = 0; i < product.post.operands.size(); ++i) {
+    state->operands.push_back({product.post.operands[i].first, product.post.operands[i].second, product.post.descs[i], nullptr});
+  }
+  state->primitive = dnnl::primitive(described);
+  return state;
+}
+
+// Whether oneDNN has it, and not as its plain loops, which are slower than Headrace's.
+bool is_fast(const dnnl::primitive_desc& described) {
+  return described && !std::string_view(described.impl_info_str()).starts_with("ref");
+}
+
+}  // namespace
 
 void run_prepared(const StepContext& step, const NodeArgs& args, Team&) {
   const auto& state = static_cast<const Prepared&>(*args.state);
@@ -193,14 +235,25 @@ void run_prepared(const StepContext& step, const NodeArgs& args, Team&) {
   }
 }
 
-Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::string_view op, double flops,
-                                                   Result<std::shared_ptr<Prepared>> (*make)(const NodeSetup& setup)) {
+bool supports_product(MakeProduct make, std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs) {
+  if (any_zero(inputs)) return false;
   try {
-    // Two microseconds of one core, which is what waking a second costs.
+    const std::unique_ptr<Product> product = make(inputs, output, attrs);
+    if (!is_fast(product->describe(in_any_form(product->weight), true))) return false;
+    return product->packs_computed_weight || is_fast(product->describe(product->weight, true));
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+Result<std::shared_ptr<const KernelState>> prepare_product(std::string_view op, MakeProduct make, const NodeSetup& setup) {
+  try {
+    const std::unique_ptr<Product> product = make(setup.sizes.inputs, setup.sizes.outputs[0], setup.sizes.attrs);
+    // Two microseconds of one core, which is what waking a second costs: below, one thread has done before a second has woken.
     constexpr double kAloneFlops = 4e5;
-    const int threads = flops < kAloneFlops ? 1 : setup.threads;
+    const int threads = product->flops < kAloneFlops ? 1 : setup.threads;
     use_threads(threads);
-    HR_ASSIGN_OR_RETURN(std::shared_ptr<Prepared> made, make(setup));
+    HR_ASSIGN_OR_RETURN(std::shared_ptr<Prepared> made, prepared_of(setup, *product));
     made->threads = threads;
     for (const Prepared::Operand& operand : made->operands) {
       void* data = operand.packed == nullptr ? DNNL_MEMORY_NONE : const_cast<std::byte*>(operand.packed.get());
@@ -217,23 +270,16 @@ Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::
   }
 }
 
-bool is_reference(const dnnl::primitive_desc_base& described) { return std::string_view(described.impl_info_str()).starts_with("ref"); }
-
-void use_threads(int count) { omp_set_num_threads(count); }
-
 Dims dims_of(const Shape& shape) {
   Dims dims;
   for (const Dim& dim : shape) dims.push_back(dim.constant());
   return dims;
 }
 
-bool any_zero(std::span<const ValueType> types) {
-  for (const ValueType& type : types) {
-    for (const Dim& dim : type.shape) {
-      if (dim == Dim(0)) return true;
-    }
-  }
-  return false;
+double elements(const Dims& dims) {
+  double count = 1;
+  for (const int64_t dim : dims) count *= static_cast<double>(dim);
+  return count;
 }
 
 }  // namespace headrace::onednn

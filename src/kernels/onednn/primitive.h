@@ -1,10 +1,11 @@
 #pragma once
-// What the oneDNN kernels share: post-ops of an epilogue, packed constants, a prepared primitive and running it. oneDNN's exceptions
-// end in the functions here; memory stays the caller's.
+// What the oneDNN kernels share: post-ops of an epilogue, a node's product, its prepared primitive and running it, and the row of a
+// kernel. oneDNN's exceptions end in the functions here; memory stays the caller's.
 
 #include <optional>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "kernels/onednn/kernels.h"
 #include "ops/q8.h"
 
 namespace headrace::onednn {
@@ -31,6 +32,25 @@ PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, st
 // The same for 8-bit products, whose scales (input 2) go with the weight's dims of `scales_mask`: zero points and scales too.
 PostOps post_ops(const ops::Q8ProductAttrs& q8, int scales_mask, const Desc& output);
 
+// A node as oneDNN sees it: the memory of its operands and a description of the primitive. Each op derives its own, with
+//   static constexpr const char* kOp;
+//   static const ops::Epilogue& epilogue_of(const Attrs& attrs);
+//   a constructor from (inputs, output, attrs): no dim is 0, and takes() has accepted the epilogue. It may throw dnnl::error.
+class Product {
+ public:
+  virtual ~Product() = default;
+  // The primitive with a weight in the form `wanted`. With `allow_empty` an empty description where oneDNN has none; else throws.
+  virtual dnnl::primitive_desc describe(const Desc& wanted, bool allow_empty) const = 0;
+
+  Desc x, weight, out;  // inputs 0 and 1 and the output, as they lie in memory
+  Desc bias;            // the input behind the others, added by the primitive itself; empty: none
+  PostOps post;
+  double flops = 0;
+  std::optional<ops::Q8ProductAttrs> q8;  // of 8-bit products
+  // Whether a computed weight is brought at each run into the form that oneDNN likes best; a constant one always is, once.
+  bool packs_computed_weight = true;
+};
+
 // A primitive with all that a run needs but pointers, which it keeps from run to run: one run at a time.
 class Prepared final : public KernelState {
  public:
@@ -48,34 +68,44 @@ class Prepared final : public KernelState {
   dnnl::primitive primitive;
   std::vector<Operand> operands;
   int threads = 1;
-  // Of the operands; made by guarded().
+  // Of the operands; made by prepare_product().
   mutable std::vector<dnnl::memory> memories;
   mutable std::vector<dnnl::memory> plain;  // what is brought into another form; empty ones for the others
   std::vector<dnnl_exec_arg_t> list;
 };
 
-// Input `input` as the primitive wants it: brought into its form at each run where it is computed, packed once where it is a constant in another form than `plain`. `more`: what the packed bytes
-// depend on beyond the form. Errors: resource_exhausted; throws dnnl::error.
-Result<Prepared::Operand> weight_operand(const NodeSetup& setup, int input, const Desc& plain, const Desc& wanted,
-                                         std::string_view more = {});
-// The operands of an 8-bit product but for its bias, when `post` is its own: x, weight, output, scales, zero points, residual.
-void add_q8_operands(const NodeSetup& setup, const ops::Q8ProductAttrs& q8, const Desc& x, const Desc& output, const PostOps& post,
-                     Prepared::Operand weight, Prepared& state);
-
 // Runs `args.state`. Failures go to the step's errors.
 void run_prepared(const StepContext& step, const NodeArgs& args, Team& team);
 
-// Whether a primitive is oneDNN's plain loops, which are slower than Headrace's.
-bool is_reference(const dnnl::primitive_desc_base& described);
+// Makes a node's product; it may throw dnnl::error.
+using MakeProduct = std::unique_ptr<Product> (*)(std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs);
 
-// make() with oneDNN's exceptions turned into an error of the op. Below some `flops` one thread has done before a second has woken.
-Result<std::shared_ptr<const KernelState>> guarded(const NodeSetup& setup, std::string_view op, double flops,
-                                                   Result<std::shared_ptr<Prepared>> (*make)(const NodeSetup& setup));
+// Kernel::supports, for types whose epilogue takes() accepts: oneDNN itself is asked, as it refuses some pads and strides.
+bool supports_product(MakeProduct make, std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs);
+// Kernel::prepare. oneDNN's exceptions become an error of the op.
+Result<std::shared_ptr<const KernelState>> prepare_product(std::string_view op, MakeProduct make, const NodeSetup& setup);
 
-// Sets how many threads oneDNN uses for what the calling thread asks of it.
-void use_threads(int count);
+// The kernel of an op by its product.
+template <class P>
+PluginKernel kernel_of() {
+  static constexpr MakeProduct kMake = [](std::span<const ValueType> inputs, const ValueType& output,
+                                          const Attrs& attrs) -> std::unique_ptr<Product> {
+    return std::make_unique<P>(inputs, output, attrs);
+  };
+  return {P::kOp,
+          {.name = "onednn",
+           .priority = kPriority,
+           .row_invariant = false,
+           .supports =
+               [](std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+                 return takes(P::epilogue_of(attrs)) && supports_product(kMake, inputs, outputs[0], attrs);
+               },
+           .prepare = [](const NodeSetup& setup) { return prepare_product(P::kOp, kMake, setup); },
+           .outside_team = true,
+           .run = run_prepared}};
+}
 
 Dims dims_of(const Shape& shape);
-bool any_zero(std::span<const ValueType> types);
+double elements(const Dims& dims);
 
 }  // namespace headrace::onednn
