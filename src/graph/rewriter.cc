@@ -149,6 +149,18 @@ void Rewriter::replace(ValueId from, ValueId to) {
   release(from, heir);
 }
 
+int Rewriter::replace_each(const Better& better, NodeId most) {
+  int hits = 0;
+  for (NodeId id = 0; id < std::min(most, num_nodes()) && ok(); ++id) {
+    const Node& old = node(id);
+    if (old.dead || old.outputs.size() != 1) continue;
+    const ValueId found = better(old);
+    replace(old.outputs[0], found);
+    hits += found == kNone ? 0 : 1;
+  }
+  return hits;
+}
+
 // The node that does the work behind a value: of what a pass added, the one in front of the reshapes, transposes and windows.
 Node* Rewriter::find_heir(ValueId value) {
   const auto num_old = static_cast<NodeId>(graph_.nodes.size());
@@ -247,6 +259,13 @@ bool has_constant_shapes(const Graph& graph) {
   return std::all_of(graph.values.begin(), graph.values.end(), [](const Value& value) {
     return std::all_of(value.type.shape.begin(), value.type.shape.end(), [](const Dim& dim) { return dim.is_constant(); });
   });
+}
+
+Result<int> rewrite_each(Graph& graph, const std::function<ValueId(Rewriter&, const Node&)>& better) {
+  if (!has_constant_shapes(graph)) return 0;
+  Rewriter rewriter(graph);
+  const int hits = rewriter.replace_each([&](const Node& node) { return better(rewriter, node); });
+  return rewriter.finish(hits);
 }
 
 }  // namespace headrace
