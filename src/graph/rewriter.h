@@ -65,6 +65,7 @@ class Rewriter {
 
  private:
   Node& mutable_node(NodeId id);
+  void follow_new_values();
   Node* find_heir(ValueId value);
   void release(ValueId id, Node* heir);  // what dies leaves its origins to `heir`, if there is one
   std::vector<Node> sorted_nodes();
