@@ -208,7 +208,7 @@ bool is_candidate(Rewriter& graph, const Node& node) {
 
 }  // namespace
 
-Result<std::vector<ValueId>> fold_constants(Rewriter& graph, const Node& node, bool with_weights) {
+std::vector<ValueId> fold_constants(Rewriter& graph, const Node& node, bool with_weights) {
   std::vector<ValueId> folded;
   constexpr int64_t kMany = int64_t{1} << 40;  // movements: whatever the inputs allow
   if (!is_candidate(graph, node) || !is_small_enough(graph, node, kMany)) return folded;
@@ -216,15 +216,19 @@ Result<std::vector<ValueId>> fold_constants(Rewriter& graph, const Node& node, b
   int64_t bytes = 0;
   for (const ValueId output : node.outputs) bytes += bytes_of(graph.type(output));
   if (node.op != &ops::reshape && !graph.affords(bytes)) return folded;
-  if (const ValueId moved = fold_movement(graph, node); moved != kNone) return std::vector<ValueId>{moved};
+  if (const ValueId moved = fold_movement(graph, node); moved != kNone) return {moved};
   if (!suits_reference(graph, node)) return folded;
 
   std::vector<HostValue> inputs;
   for (const ValueId input : node.inputs) inputs.push_back(input == kNone ? HostValue{} : constant_on_host(graph.value(input)));
-  HR_ASSIGN_OR_RETURN(const std::vector<HostTensor> results, interpret_node(graph.graph(), node, inputs, Bindings()));
-  for (size_t index = 0; index < results.size(); ++index) {
+  const Result<std::vector<HostTensor>> results = interpret_node(graph.graph(), node, inputs, Bindings());
+  if (!results) {
+    graph.fail(results.error());
+    return folded;
+  }
+  for (size_t index = 0; index < results->size(); ++index) {
     // Rounded to the dtype: the constant carries no more than the node would have.
-    const HostTensor& result = results[index];
+    const HostTensor& result = (*results)[index];
     folded.push_back(graph.constant(graph.value(node.outputs[index]).name, result.dtype, result.dims, result.values));
   }
   return folded;

@@ -129,27 +129,31 @@ Result<std::vector<ValueId>> Graph::add_node(const Op& op, Attrs attrs, std::vec
 Result<std::vector<ValueId>> Graph::insert_node(NodeId at, const Op& op, Attrs attrs, std::vector<ValueId> inputs,
                                                 std::string name) {
   CHECK(at >= 0 && at <= static_cast<NodeId>(nodes.size()));
-  while (!inputs.empty() && inputs.back() == kNone) inputs.pop_back();
-  for (const ValueId input : inputs) CHECK(input >= kNone && input < static_cast<ValueId>(values.size()));
-
-  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false, false, {}};
+  const size_t num_values = values.size();
+  HR_ASSIGN_OR_RETURN(Node node, make_node(at, op, std::move(attrs), std::move(inputs), std::move(name)));
   node.origins = {node.name};
-  auto types = op.infer(input_types(node), node.attrs);
-  if (!types) return tl::unexpected<Status>(types.error().with_context(fmt::format("{} ({})", node.name, op.name)));
-
   if (at < static_cast<NodeId>(nodes.size())) {
-    for (Value& value : values) {
+    for (Value& value : std::span(values).first(num_values)) {
       if (value.producer >= at) ++value.producer;
     }
-  }
-  for (size_t index = 0; index < types->size(); ++index) {
-    std::string value_name = index == 0 ? node.name : fmt::format("{}.{}", node.name, index);
-    values.push_back({std::move(value_name), ValueRole::computed, std::move((*types)[index]), at, {}, kNone, nullptr});
-    node.outputs.push_back(static_cast<ValueId>(values.size() - 1));
   }
   std::vector<ValueId> outputs_of_node = node.outputs;
   nodes.insert(nodes.begin() + at, std::move(node));
   return outputs_of_node;
+}
+
+Result<Node> Graph::make_node(NodeId id, const Op& op, Attrs attrs, std::vector<ValueId> inputs, std::string name) {
+  while (!inputs.empty() && inputs.back() == kNone) inputs.pop_back();
+  for (const ValueId input : inputs) CHECK(input >= kNone && input < static_cast<ValueId>(values.size()));
+  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false, false, {}};
+  auto types = op.infer(input_types(node), node.attrs);
+  if (!types) return tl::unexpected<Status>(types.error().with_context(fmt::format("{} ({})", node.name, op.name)));
+  for (size_t index = 0; index < types->size(); ++index) {
+    std::string value_name = index == 0 ? node.name : fmt::format("{}.{}", node.name, index);
+    values.push_back({std::move(value_name), ValueRole::computed, std::move((*types)[index]), id, {}, kNone, nullptr});
+    node.outputs.push_back(static_cast<ValueId>(values.size() - 1));
+  }
+  return node;
 }
 
 ValueId Graph::find(std::string_view name) const {

@@ -106,6 +106,9 @@ class Graph {
   Result<std::vector<ValueId>> insert_node(NodeId at, const Op& op, Attrs attrs, std::vector<ValueId> inputs,
                                            std::string name);
 
+  // A node that is not yet among `nodes`, with the values of its outputs, which the node `id` computes. Errors: those of add_node.
+  Result<Node> make_node(NodeId id, const Op& op, Attrs attrs, std::vector<ValueId> inputs, std::string name);
+
   ValueId find(std::string_view name) const;
   void set_output(std::string name, ValueId value);
   // Every use of `from` (nodes and outputs) becomes `to`.

@@ -1,7 +1,6 @@
 #include "graph/rewriter.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "ops/host.h"
@@ -23,10 +22,8 @@ int64_t bytes_of(const Value& constant) {
 
 }  // namespace
 
-Rewriter::Rewriter(Graph& graph)
-    : graph_(graph), replacement_(graph.values.size()), uses_(graph.values.size()), is_output_(graph.values.size()) {
-  std::iota(replacement_.begin(), replacement_.end(), 0);
-  constant_bytes_left_ = kSpareConstantBytes;
+Rewriter::Rewriter(Graph& graph) : graph_(graph), constant_bytes_left_(kSpareConstantBytes) {
+  follow_new_values();
   std::set<const std::byte*> counted;  // a buffer may stand under several shapes
   for (const Value& value : graph.values) {
     if (value.role == ValueRole::constant && counted.insert(value.bytes.get()).second) {
@@ -82,31 +79,25 @@ const Node* Rewriter::producer(ValueId id) {
 std::vector<ValueId> Rewriter::add_all(const Op& op, Attrs attrs, std::vector<ValueId> inputs, std::string name, size_t num_outputs) {
   const std::vector<ValueId> none(num_outputs, kNone);
   if (!ok()) return none;
-  while (!inputs.empty() && inputs.back() == kNone) inputs.pop_back();
   for (ValueId& input : inputs) input = resolve(input);
-  Node node{&op, std::move(attrs), std::move(inputs), {}, std::move(name), false, false, {}};
-  auto types = op.infer(graph_.input_types(node), node.attrs);
-  if (!types) {
-    fail(types.error().with_context(fmt::format("{} ({})", node.name, op.name)));
+  auto node = graph_.make_node(num_nodes(), op, std::move(attrs), std::move(inputs), std::move(name));
+  if (!node) {
+    fail(std::move(node).error());
     return none;
   }
-  CHECK(types->size() == num_outputs);
-  for (const ValueId input : node.inputs) {
+  CHECK(node->outputs.size() == num_outputs);
+  follow_new_values();
+  for (const ValueId input : node->inputs) {
     if (input != kNone) ++uses_[input];
   }
-  for (size_t index = 0; index < types->size(); ++index) {
-    Value value;
-    value.name = index == 0 ? node.name : fmt::format("{}.{}", node.name, index);
-    value.type = std::move((*types)[index]);
-    value.producer = num_nodes();
-    graph_.values.push_back(std::move(value));
-    node.outputs.push_back(static_cast<ValueId>(graph_.values.size() - 1));
-    replacement_.push_back(node.outputs.back());
-    uses_.push_back(0);
-    is_output_.push_back(0);
-  }
-  added_.push_back(std::move(node));
+  added_.push_back(*std::move(node));
   return added_.back().outputs;
+}
+
+void Rewriter::follow_new_values() {
+  for (size_t id = replacement_.size(); id < graph_.values.size(); ++id) replacement_.push_back(static_cast<ValueId>(id));
+  uses_.resize(graph_.values.size());
+  is_output_.resize(graph_.values.size());
 }
 
 ValueId Rewriter::add(const Op& op, Attrs attrs, std::vector<ValueId> inputs, std::string name) {
@@ -116,9 +107,7 @@ ValueId Rewriter::add(const Op& op, Attrs attrs, std::vector<ValueId> inputs, st
 ValueId Rewriter::constant(std::string name, DType dtype, std::vector<int64_t> dims, const std::vector<double>& data) {
   const ValueId id = graph_.add_constant(std::move(name), dtype, std::move(dims), data);
   constant_bytes_left_ -= bytes_of(graph_.values[id]);
-  replacement_.push_back(id);
-  uses_.push_back(0);
-  is_output_.push_back(0);
+  follow_new_values();
   return id;
 }
 
@@ -126,9 +115,7 @@ ValueId Rewriter::constant_bytes(std::string name, DType dtype, Shape shape, std
   const bool shared = bytes.use_count() > 1;
   const ValueId id = graph_.add_constant_bytes(std::move(name), dtype, shape, std::move(bytes));
   if (!shared) constant_bytes_left_ -= bytes_of(graph_.values[id]);
-  replacement_.push_back(id);
-  uses_.push_back(0);
-  is_output_.push_back(0);
+  follow_new_values();
   return id;
 }
 
@@ -147,6 +134,18 @@ void Rewriter::replace(ValueId from, ValueId to) {
   Node* heir = find_heir(to);
   heir_of_added_.resize(added_.size(), heir);
   release(from, heir);
+}
+
+int Rewriter::replace_each(const Better& better, NodeId most) {
+  int hits = 0;
+  for (NodeId id = 0; id < std::min(most, num_nodes()) && ok(); ++id) {
+    const Node& old = node(id);
+    if (old.dead || old.outputs.size() != 1) continue;
+    const ValueId found = better(old);
+    replace(old.outputs[0], found);
+    hits += found == kNone ? 0 : 1;
+  }
+  return hits;
 }
 
 // The node that does the work behind a value: of what a pass added, the one in front of the reshapes, transposes and windows.
@@ -247,6 +246,13 @@ bool has_constant_shapes(const Graph& graph) {
   return std::all_of(graph.values.begin(), graph.values.end(), [](const Value& value) {
     return std::all_of(value.type.shape.begin(), value.type.shape.end(), [](const Dim& dim) { return dim.is_constant(); });
   });
+}
+
+Result<int> rewrite_each(Graph& graph, const std::function<ValueId(Rewriter&, const Node&)>& better) {
+  if (!has_constant_shapes(graph)) return 0;
+  Rewriter rewriter(graph);
+  const int hits = rewriter.replace_each([&](const Node& node) { return better(rewriter, node); });
+  return rewriter.finish(hits);
 }
 
 }  // namespace headrace

@@ -6,6 +6,8 @@
 // References to nodes stay valid until finish(); references to values do until the next node or constant is added.
 
 #include <deque>
+#include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,13 @@ class Rewriter {
   // an error) changes nothing. Origins of the nodes that die go to the node that computes `to`.
   void replace(ValueId from, ValueId to);
 
+  // Asks for each living node with one output, in order, those added on the way too, what its readers shall read instead, and replaces it
+  // so; kNone: it stays. Returns how many were replaced. Ends after an error, or when `most` nodes have been visited.
+  using Better = std::function<ValueId(const Node&)>;
+  int replace_each(const Better& better, NodeId most = std::numeric_limits<NodeId>::max());
+  // `most` for rules that visit what they made: they end by themselves, the bound only makes sure.
+  NodeId generous_bound() const { return 8 * num_nodes() + 1000; }
+
   bool ok() const { return status_.ok(); }
   void fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
@@ -56,6 +65,7 @@ class Rewriter {
 
  private:
   Node& mutable_node(NodeId id);
+  void follow_new_values();
   Node* find_heir(ValueId value);
   void release(ValueId id, Node* heir);  // what dies leaves its origins to `heir`, if there is one
   std::vector<Node> sorted_nodes();
@@ -75,5 +85,7 @@ class Rewriter {
 bool may_die(const Node& node);
 // Whether every value has constant dims: what the rewrites of dense graphs ask for first. Graphs of language models have symbolic ones.
 bool has_constant_shapes(const Graph& graph);
+// A whole pass over a graph of constant shapes: replace_each() and finish(). Leaves other graphs as they are.
+Result<int> rewrite_each(Graph& graph, const std::function<ValueId(Rewriter&, const Node&)>& better);
 
 }  // namespace headrace

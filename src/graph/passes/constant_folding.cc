@@ -8,10 +8,10 @@ namespace {
 Result<int> run(Graph& graph, const PassOptions&) {
   Rewriter rewriter(graph);
   int hits = 0;
-  for (NodeId id = 0; id < rewriter.num_nodes(); ++id) {
+  for (NodeId id = 0; id < rewriter.num_nodes() && rewriter.ok(); ++id) {
     const Node& node = rewriter.node(id);
     if (node.dead) continue;
-    HR_ASSIGN_OR_RETURN(const std::vector<ValueId> folded, fold_constants(rewriter, node));
+    const std::vector<ValueId> folded = fold_constants(rewriter, node);
     for (size_t index = 0; index < folded.size(); ++index) rewriter.replace(node.outputs[index], folded[index]);
     hits += folded.empty() ? 0 : 1;
   }

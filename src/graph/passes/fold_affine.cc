@@ -157,19 +157,11 @@ ValueId folded_before(Rewriter& graph, const Node& node) {
   return linear->add_to(graph);
 }
 
-Result<int> run(Graph& graph, const PassOptions&) {
-  if (!has_constant_shapes(graph)) return 0;
-  Rewriter rewriter(graph);
-  int hits = 0;
-  for (NodeId id = 0; id < rewriter.num_nodes() && rewriter.ok(); ++id) {
-    const Node& node = rewriter.node(id);
-    if (node.dead) continue;
-    const ValueId folded = node.op == &ops::binary ? folded_behind(rewriter, node) : folded_before(rewriter, node);
-    rewriter.replace(node.outputs.empty() ? kNone : node.outputs[0], folded);
-    hits += folded == kNone ? 0 : 1;
-  }
-  return rewriter.finish(hits);
+ValueId folded(Rewriter& graph, const Node& node) {
+  return node.op == &ops::binary ? folded_behind(graph, node) : folded_before(graph, node);
 }
+
+Result<int> run(Graph& graph, const PassOptions&) { return rewrite_each(graph, folded); }
 
 }  // namespace
 

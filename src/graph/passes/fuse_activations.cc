@@ -184,21 +184,14 @@ std::optional<Fused> fused(Rewriter& graph, const Node& node) {
   }
 }
 
-Result<int> run(Graph& graph, const PassOptions&) {
-  if (!has_constant_shapes(graph)) return 0;
-  Rewriter rewriter(graph);
-  int hits = 0;
-  for (NodeId id = 0; id < rewriter.num_nodes(); ++id) {
-    const Node& node = rewriter.node(id);
-    if (node.dead) continue;
-    const std::optional<Fused> found = fused(rewriter, node);
-    // A number that has the dims of the whole may have made them.
-    if (!found || rewriter.dims(found->x) != rewriter.dims(node.outputs[0])) continue;
-    rewriter.replace(node.outputs[0], rewriter.add(ops::unary, found->attrs, {found->x}, node.name));
-    ++hits;
-  }
-  return rewriter.finish(hits);
+ValueId replacement(Rewriter& graph, const Node& node) {
+  const std::optional<Fused> found = fused(graph, node);
+  // A number that has the dims of the whole may have made them.
+  if (!found || graph.dims(found->x) != graph.dims(node.outputs[0])) return kNone;
+  return graph.add(ops::unary, found->attrs, {found->x}, node.name);
 }
+
+Result<int> run(Graph& graph, const PassOptions&) { return rewrite_each(graph, replacement); }
 
 }  // namespace
 

@@ -298,15 +298,7 @@ ValueId fused(Rewriter& graph, const Node& node) {
 Result<int> run(Graph& graph, const PassOptions&) {
   if (!has_constant_shapes(graph)) return 0;
   Rewriter rewriter(graph);
-  int hits = 0;
-  for (NodeId id = 0; id < rewriter.num_nodes() && rewriter.ok(); ++id) {
-    const Node& node = rewriter.node(id);
-    if (node.dead) continue;
-    const ValueId attention = fused(rewriter, node);
-    if (attention == kNone) continue;
-    rewriter.replace(node.outputs[0], attention);
-    ++hits;
-  }
+  const int hits = rewriter.replace_each([&](const Node& node) { return fused(rewriter, node); });
   // Heads that were merged behind the product, and masks of constants.
   if (hits > 0) simplify_all(rewriter);
   return rewriter.finish(hits);

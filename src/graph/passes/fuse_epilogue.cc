@@ -50,20 +50,15 @@ ValueId with_activation(Rewriter& graph, const Node& unary) {
   return movements::reshape(graph, linear->add_to(graph), graph.dims(unary.outputs[0]), unary.name);
 }
 
+ValueId fused(Rewriter& graph, const Node& node) {
+  if (match::is_binary(&node, ops::BinaryKind::add)) return with_addend(graph, node);
+  return node.op == &ops::unary ? with_activation(graph, node) : kNone;
+}
+
 Result<int> run(Graph& graph, const PassOptions&) {
   if (!has_constant_shapes(graph)) return 0;
   Rewriter rewriter(graph);
-  int hits = 0;
-  for (NodeId id = 0; id < rewriter.num_nodes() && rewriter.ok(); ++id) {
-    const Node& node = rewriter.node(id);
-    if (node.dead) continue;
-    ValueId fused = kNone;
-    if (match::is_binary(&node, ops::BinaryKind::add)) fused = with_addend(rewriter, node);
-    if (node.op == &ops::unary) fused = with_activation(rewriter, node);
-    if (fused == kNone) continue;
-    rewriter.replace(node.outputs[0], fused);
-    ++hits;
-  }
+  const int hits = rewriter.replace_each([&](const Node& node) { return fused(rewriter, node); });
   if (hits > 0) simplify_all(rewriter);  // reshapes that meet now
   return rewriter.finish(hits);
 }

@@ -56,17 +56,16 @@ ValueId fused_two_products(Rewriter& graph, const Node& node) {
 Result<int> run(Graph& graph, const PassOptions&) {
   if (!has_constant_shapes(graph)) return 0;
   Rewriter rewriter(graph);
-  int hits = 0;
-  for (NodeId id = 0; id < rewriter.num_nodes(); ++id) {
-    const Node& node = rewriter.node(id);
-    if (node.dead || node.op != &ops::binary) continue;
+  int norms = 0;  // what a norm takes in is no hit of its own
+  rewriter.replace_each([&](const Node& node) {
+    if (node.op != &ops::binary) return kNone;
     ValueId norm = fused_quotient(rewriter, node);
     if (norm == kNone) norm = fused_two_products(rewriter, node);
-    hits += norm == kNone ? 0 : 1;
-    if (norm == kNone) norm = fold_into_norm(rewriter, ops::layer_norm, node);
-    rewriter.replace(node.outputs[0], norm);
-  }
-  return rewriter.finish(hits);
+    if (norm == kNone) return fold_into_norm(rewriter, ops::layer_norm, node);
+    ++norms;
+    return norm;
+  });
+  return rewriter.finish(norms);
 }
 
 }  // namespace

@@ -178,30 +178,26 @@ ValueId reshaped_weight(Rewriter& graph, const Node& node) {
   return dequantize_as(graph, *weight, reshaped_constant(graph, weight->inputs[0], to), node.name);
 }
 
+// Asked once a node: it makes two others at most, and those make none but for movements that follow each other.
+ValueId fused(Rewriter& graph, const Node& node) {
+  ValueId better = node.op == &ops::quantize_linear ? fused_quantize(graph, node) : fused_product(graph, node);
+  if (better == kNone) better = reshaped_weight(graph, node);
+  return better == kNone ? moved(graph, node) : better;
+}
+
+// A dequantized constant that is left.
+ValueId as_floats(Rewriter& graph, const Node& node) {
+  if (node.op != &ops::dequantize_linear) return kNone;
+  const std::vector<ValueId> folded = fold_constants(graph, node, true);
+  return folded.empty() ? kNone : folded[0];
+}
+
 Result<int> run(Graph& graph, const PassOptions&) {
   const bool any = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return node.op == &ops::dequantize_linear; });
   if (!any || !has_constant_shapes(graph)) return 0;
   Rewriter rewriter(graph);
-  int hits = 0;
-  const auto replace = [&](const Node& node, ValueId better) {
-    hits += better == kNone ? 0 : 1;
-    rewriter.replace(node.outputs[0], better);
-  };
-  // Each node makes two others at most, and those make none but for movements that follow each other.
-  for (NodeId id = 0; id < rewriter.num_nodes() && rewriter.ok(); ++id) {
-    const Node& node = rewriter.node(id);
-    if (node.dead || node.outputs.size() != 1) continue;
-    ValueId better = node.op == &ops::quantize_linear ? fused_quantize(rewriter, node) : fused_product(rewriter, node);
-    if (better == kNone) better = reshaped_weight(rewriter, node);
-    if (better == kNone) better = moved(rewriter, node);
-    replace(node, better);
-  }
-  for (NodeId id = 0; id < rewriter.num_nodes() && rewriter.ok(); ++id) {
-    const Node& node = rewriter.node(id);
-    if (node.dead || node.op != &ops::dequantize_linear) continue;
-    HR_ASSIGN_OR_RETURN(const std::vector<ValueId> folded, fold_constants(rewriter, node, true));
-    if (!folded.empty()) replace(node, folded[0]);
-  }
+  int hits = rewriter.replace_each([&](const Node& node) { return fused(rewriter, node); });
+  hits += rewriter.replace_each([&](const Node& node) { return as_floats(rewriter, node); });
   return rewriter.finish(hits);
 }
 

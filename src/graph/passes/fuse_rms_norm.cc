@@ -11,20 +11,16 @@ namespace {
 Result<int> run(Graph& graph, const PassOptions&) {
   if (!has_constant_shapes(graph)) return 0;
   Rewriter rewriter(graph);
-  int hits = 0;
-  for (NodeId id = 0; id < rewriter.num_nodes(); ++id) {
-    const Node& node = rewriter.node(id);
-    if (node.dead || node.op != &ops::binary) continue;
-    if (const auto norm = match_root_mean_square_norm(rewriter, node)) {
-      const std::vector<double> ones(static_cast<size_t>(norm->width), 1.0);
-      rewriter.replace(node.outputs[0], add_norm(rewriter, ops::rms_norm, ops::RmsNormAttrs{norm->eps, 0.0f}, norm->x, norm->width,
-                                                 {ones}, node.name));
-      ++hits;
-    } else {
-      rewriter.replace(node.outputs[0], fold_into_norm(rewriter, ops::rms_norm, node));
-    }
-  }
-  return rewriter.finish(hits);
+  int norms = 0;  // what a norm takes in is no hit of its own
+  rewriter.replace_each([&](const Node& node) {
+    if (node.op != &ops::binary) return kNone;
+    const auto norm = match_root_mean_square_norm(rewriter, node);
+    if (!norm) return fold_into_norm(rewriter, ops::rms_norm, node);
+    ++norms;
+    const std::vector<double> ones(static_cast<size_t>(norm->width), 1.0);
+    return add_norm(rewriter, ops::rms_norm, ops::RmsNormAttrs{norm->eps, 0.0f}, norm->x, norm->width, {ones}, node.name);
+  });
+  return rewriter.finish(norms);
 }
 
 }  // namespace

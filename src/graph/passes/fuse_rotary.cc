@@ -131,20 +131,7 @@ ValueId fused(Rewriter& graph, const Node& node) {
   return kNone;
 }
 
-Result<int> run(Graph& graph, const PassOptions&) {
-  if (!has_constant_shapes(graph)) return 0;
-  Rewriter rewriter(graph);
-  int hits = 0;
-  for (NodeId id = 0; id < rewriter.num_nodes() && rewriter.ok(); ++id) {
-    const Node& node = rewriter.node(id);
-    if (node.dead) continue;
-    const ValueId rotated = fused(rewriter, node);
-    if (rotated == kNone) continue;
-    rewriter.replace(node.outputs[0], rotated);
-    ++hits;
-  }
-  return rewriter.finish(hits);
-}
+Result<int> run(Graph& graph, const PassOptions&) { return rewrite_each(graph, fused); }
 
 }  // namespace
 

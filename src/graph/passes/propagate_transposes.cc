@@ -72,18 +72,11 @@ class Attempt {
 
   // Visits every node once, in order: below a node that moved a transpose its readers find it. Returns how many moved.
   int sink_all() {
-    int moved = 0;
-    // Each node makes a few others at most; the bound only makes sure that there is an end.
-    const NodeId limit = 8 * graph_.num_nodes() + 1000;
-    for (NodeId id = 0; id < std::min(limit, graph_.num_nodes()) && graph_.ok(); ++id) {
-      const Node& node = graph_.node(id);
-      if (node.dead || node.outputs.size() != 1) continue;
-      ValueId better = is_movement(node) ? simplified(graph_, node) : kNone;
-      if (better == kNone) better = sunk(node);
-      graph_.replace(node.outputs[0], better);
-      moved += better == kNone ? 0 : 1;
-    }
-    return moved;
+    const auto better = [&](const Node& node) {
+      const ValueId simpler = is_movement(node) ? simplified(graph_, node) : kNone;
+      return simpler == kNone ? sunk(node) : simpler;
+    };
+    return graph_.replace_each(better, graph_.generous_bound());
   }
 
   int hoist_all() {
@@ -91,15 +84,7 @@ class Attempt {
       const Node& node = graph_.node(id);
       if (!node.dead && node.op == &ops::transpose) known_[{node.inputs[0], perm_of(node)}] = node.outputs[0];
     }
-    int moved = 0;
-    for (NodeId id = 0; id < graph_.num_nodes() && graph_.ok(); ++id) {
-      const Node& node = graph_.node(id);
-      if (node.dead || node.op != &ops::transpose) continue;
-      const ValueId better = hoisted(node);
-      graph_.replace(node.outputs[0], better);
-      moved += better == kNone ? 0 : 1;
-    }
-    return moved;
+    return graph_.replace_each([&](const Node& node) { return node.op == &ops::transpose ? hoisted(node) : kNone; });
   }
 
  private:

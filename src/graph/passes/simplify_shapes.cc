@@ -268,18 +268,13 @@ int simplify_all(Rewriter& graph) {
   constexpr int kMaxRounds = 4;  // nodes that a rule makes are visited after those that read them
   int hits = 0;
   for (int round = 0; round < kMaxRounds; ++round) {
-    const int before = hits;
-    const NodeId limit = 8 * graph.num_nodes() + 1000;  // rules end by themselves; the bound only makes sure
-    for (NodeId id = 0; id < std::min(limit, graph.num_nodes()) && graph.ok(); ++id) {
-      const Node& node = graph.node(id);
-      if (node.dead || node.outputs.size() != 1) continue;
-      const Result<std::vector<ValueId>> folded = fold_constants(graph, node);
-      if (!folded) graph.fail(folded.error());
-      const ValueId simpler = folded && !folded->empty() ? folded->front() : simplified(graph, node);
-      graph.replace(node.outputs[0], simpler);
-      hits += simpler == kNone ? 0 : 1;
-    }
-    if (hits == before) break;
+    const auto simpler = [&](const Node& node) {
+      const std::vector<ValueId> folded = fold_constants(graph, node);
+      return folded.empty() ? simplified(graph, node) : folded[0];
+    };
+    const int found = graph.replace_each(simpler, graph.generous_bound());
+    hits += found;
+    if (found == 0) break;
   }
   return hits;
 }
