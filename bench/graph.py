@@ -13,7 +13,7 @@ import statistics
 import sys
 
 import cpu_table
-from cpu import BUILT, ROOT, Clock, Failed, json_of, machine_facts, run, say
+from cpu import BUILT, ROOT, Clock, Failed, json_of, machine_facts, run, say, stopped
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import own_environment  # noqa: E402
@@ -182,15 +182,8 @@ def main():
     options = parser.parse_args()
     own_environment.enter(options.peers / "graph", REQUIREMENTS)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    bench, code = Bench(options), 0
-    try:
-        bench.prepare()
-        bench.measure()
-    except Failed as failure:
-        raise SystemExit(f"error: {failure}") from failure
-    except KeyboardInterrupt:
-        say("stopped: what there is follows")
-        code = 130
+    bench = Bench(options)
+    code = 130 if stopped(bench.prepare, bench.measure) else 0
     if bench.record["samples"]:
         text = markdown(bench.record)
         print(text)
