@@ -17,10 +17,10 @@ from cpu import BUILT, ROOT, Clock, Failed, json_of, machine_facts, run, say, st
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import own_environment  # noqa: E402
+import written_part  # noqa: E402
 
 REQUIREMENTS = ROOT / "bench/peers/graph_requirements.txt"
 PAGE = ROOT / "docs/benchmarks.md"
-BEGIN, END = (f"<!-- written by bench/graph.sh --write: {what} -->\n" for what in ("begin", "end"))
 BATCHES = {"resnet50": (1, 8), "mobilenet_v2": (1, 8), "bert_base": (1, 8), "minilm": (1, 8), "ppocr_det": (1,), "ppocr_cls": (1,),
            "ppocr_rec": (1,), "silero_vad": (1,)}
 ENGINES = {"headrace": "Headrace", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
@@ -156,14 +156,6 @@ def markdown(record):
     return "\n".join(part for part in (head, tables(record), failed) if part)
 
 
-def write_page(text):
-    page = PAGE.read_text()
-    begin, end = page.find(BEGIN), page.find(END)
-    if begin < 0 or end < begin:
-        raise SystemExit(f"error: {PAGE}: want the lines {BEGIN.strip()} and {END.strip()}")
-    PAGE.write_text(page[:begin + len(BEGIN)] + text + page[end:])
-
-
 def main():
     def listed(known):
         return lambda text: [name for name in text.split(",") if name in known or sys.exit(f"no such name: {name}; {', '.join(known)}")]
@@ -188,7 +180,7 @@ def main():
         text = markdown(bench.record)
         print(text)
         if options.write and code == 0:
-            write_page(text)
+            written_part.replace(PAGE, "bench/graph.sh --write", text)
     return code or (1 if bench.record["failures"] else 0)
 
 
