@@ -122,6 +122,19 @@ class Clock:
         return max(0, (self.busy_seconds() - self.busy) / self.seconds())
 
 
+def stopped(*steps):
+    """Runs the steps of a measurement; whether Ctrl-C ended them. Failed out of a step ends the program."""
+    try:
+        for step in steps:
+            step()
+    except Failed as failure:
+        raise SystemExit(f"error: {failure}") from failure
+    except KeyboardInterrupt:
+        say("stopped: what there is follows")
+        return True
+    return False
+
+
 def machine_facts(programs):
     """The hour, the processor, and the commit that Headrace's `programs` are of."""
     info = pathlib.Path("/proc/cpuinfo").read_text()
@@ -389,16 +402,7 @@ def main():
     for folder in (ROOT / "build/bench", options.out.parent):
         folder.mkdir(parents=True, exist_ok=True)
     bench = Bench(options)
-    code = 0
-    try:
-        bench.facts()
-        bench.prepare()
-        bench.measure()
-    except Failed as failure:
-        raise SystemExit(f"error: {failure}") from failure
-    except KeyboardInterrupt:
-        say("stopped: what there is follows")
-        code = 130
+    code = 130 if stopped(bench.facts, bench.prepare, bench.measure) else 0
     if bench.record["samples"]:
         print(cpu_table.markdown(bench.record))
     return code or (1 if bench.record["failures"] else 0)

@@ -13,14 +13,14 @@ import statistics
 import sys
 
 import cpu_table
-from cpu import BUILT, ROOT, Clock, Failed, json_of, machine_facts, run, say
+from cpu import BUILT, ROOT, Clock, Failed, json_of, machine_facts, run, say, stopped
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import own_environment  # noqa: E402
+import written_part  # noqa: E402
 
 REQUIREMENTS = ROOT / "bench/peers/graph_requirements.txt"
 PAGE = ROOT / "docs/benchmarks.md"
-BEGIN, END = (f"<!-- written by bench/graph.sh --write: {what} -->\n" for what in ("begin", "end"))
 BATCHES = {"resnet50": (1, 8), "mobilenet_v2": (1, 8), "bert_base": (1, 8), "minilm": (1, 8), "ppocr_det": (1,), "ppocr_cls": (1,),
            "ppocr_rec": (1,), "silero_vad": (1,)}
 ENGINES = {"headrace": "Headrace", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
@@ -156,14 +156,6 @@ def markdown(record):
     return "\n".join(part for part in (head, tables(record), failed) if part)
 
 
-def write_page(text):
-    page = PAGE.read_text()
-    begin, end = page.find(BEGIN), page.find(END)
-    if begin < 0 or end < begin:
-        raise SystemExit(f"error: {PAGE}: want the lines {BEGIN.strip()} and {END.strip()}")
-    PAGE.write_text(page[:begin + len(BEGIN)] + text + page[end:])
-
-
 def main():
     def listed(known):
         return lambda text: [name for name in text.split(",") if name in known or sys.exit(f"no such name: {name}; {', '.join(known)}")]
@@ -182,20 +174,13 @@ def main():
     options = parser.parse_args()
     own_environment.enter(options.peers / "graph", REQUIREMENTS)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    bench, code = Bench(options), 0
-    try:
-        bench.prepare()
-        bench.measure()
-    except Failed as failure:
-        raise SystemExit(f"error: {failure}") from failure
-    except KeyboardInterrupt:
-        say("stopped: what there is follows")
-        code = 130
+    bench = Bench(options)
+    code = 130 if stopped(bench.prepare, bench.measure) else 0
     if bench.record["samples"]:
         text = markdown(bench.record)
         print(text)
         if options.write and code == 0:
-            write_page(text)
+            written_part.replace(PAGE, "bench/graph.sh --write", text)
     return code or (1 if bench.record["failures"] else 0)
 
 

@@ -11,8 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../scripts/lib.sh"
 
 case " $* " in
-  *" --help "* | *" -h "*) ;;
-  *" --bin"*) ;;
+  *" --help "* | *" -h "* | *" --bin"*) ;;
   *) build_release headrace ;;
 esac
 exec python3 "$here/graph.py" "$@"

@@ -2,16 +2,16 @@
 """onnx_backend.py OUT: writes ONNX's own backend tests into OUT, for build/release/onnx_backend to run.
 
 OUT/KIND/NAME/ holds model.onnx, test_data_set_N/{input,output}_K.pb and tolerance.txt ("rtol atol"), where KIND is node, simple, light,
-pytorch-operator or pytorch-converted. The node tests are made by the package `onnx` (scripts/onnx_backend.txt pins it), the rest lies in it;
-the light models' inputs are those of its runner (generate_dummy_data). OUT/left_out.txt names the tests that do not count, with the
+pytorch-operator or pytorch-converted. The node tests are made by the package `onnx` (scripts/onnx_backend.txt pins it), the rest lies in
+it; the light models' inputs are those of its runner (generate_dummy_data). OUT/left_out.txt names the tests that do not count, with the
 reason. Needs Python 3.11; the packages go into OUT/.venv.
 """
 import json
 import pathlib
 import shutil
-import subprocess
 import sys
-import venv
+
+import own_environment
 
 REQUIREMENTS = pathlib.Path(__file__).with_suffix(".txt")
 MIN_OPSET = 7  # of src/onnx/file.h
@@ -20,20 +20,6 @@ OUTSIDE = ("ai.onnx.ml", "ai.onnx.preview", "ai.onnx.training")  # domains
 RANDOM = {"test_bernoulli", "test_bernoulli_double", "test_bernoulli_seed", "test_bernoulli_expanded", "test_bernoulli_double_expanded",
           "test_bernoulli_seed_expanded", "test_training_dropout", "test_training_dropout_default", "test_training_dropout_default_mask",
           "test_training_dropout_mask"}
-
-
-def enter_environment(out: pathlib.Path) -> None:
-    """Starts this script again inside OUT/.venv, which is made when it is not there."""
-    python = out / ".venv" / "bin" / "python"
-    if pathlib.Path(sys.prefix).resolve() == (out / ".venv").resolve():
-        return
-    stamp = out / ".venv" / "done"
-    if not stamp.exists():
-        venv.create(out / ".venv", with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes",
-                        "--only-binary=:all:", "--requirement", REQUIREMENTS], check=True)
-        stamp.touch()
-    sys.exit(subprocess.run([python, __file__, str(out)], check=False).returncode)
 
 
 def write_value(path: pathlib.Path, value, info) -> None:
@@ -148,8 +134,7 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: onnx_backend.py OUT")
     out = pathlib.Path(sys.argv[1]).resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    enter_environment(out)
+    own_environment.enter(out / ".venv", REQUIREMENTS)
 
     import onnx.backend.test
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""onnx_compare.py MODELS_DIR [NAME...] [--headrace PATH] [--passes LIST] [--quick]: the models that scripts/onnx_models.py made, by
-`headrace graph run` and by ONNX Runtime on the CPU, on the same inputs.
+"""onnx_compare.py MODELS_DIR [NAME...] [--headrace PATH] [--skip-pass NAME...] [--quick]: the models that scripts/onnx_models.py
+made, by `headrace graph run` and by ONNX Runtime on the CPU, on the same inputs.
 
 An output passes when each element lies within 1e-3 of its size and 1e-4 of the largest in the output, both of ONNX Runtime as it
 optimizes by default and of it without optimizations. A row names the largest error, that error as a part of the
 output's range, and how far the two of ONNX Runtime are from each other; of classes also how many best ones are the same, and texts must
-be read alike. --quick takes the first case of each model, --passes goes to `headrace graph run` as it is. The exit code is 1 when
+be read alike. --quick takes the first case of each model, --skip-pass goes to `headrace graph run` as it is. The exit code is 1 when
 something fails. Needs Python 3.11; the packages go into MODELS_DIR/.venv.
 """
 import argparse
@@ -63,15 +63,6 @@ class Headrace:
         return "_" + kept[1:] if kept.startswith(".") else kept
 
 
-def steps_of(engine, case):
-    """The outputs of each step; what one step gives to the next is the engine's own."""
-    carried = {}
-    for step in case.steps:
-        outputs = engine.run(step | carried)
-        carried = {target: outputs[source] for source, target in case.carried.items()}
-        yield outputs
-
-
 def difference(key, got, want):
     """(largest error, as a part of the output's range, passed). Raises Failed where no element can be compared."""
     import numpy as np
@@ -125,7 +116,7 @@ class Row:
 
 def compare(name, case, engines, characters):
     row = Row(name)
-    for got, want, second in zip(*(steps_of(engine, case) for engine in engines)):
+    for (_, got), (_, want), (_, second) in zip(*(case.runs(engine.run) for engine in engines)):
         row.add(got, want, second, characters)
     return row
 
@@ -135,7 +126,7 @@ def main() -> None:
     parser.add_argument("models", type=pathlib.Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--headrace", type=pathlib.Path, default=HERE.parent / "build/release/headrace")
-    parser.add_argument("--passes")
+    parser.add_argument("--skip-pass", action="append", default=[], metavar="NAME")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     own_environment.enter(options.models / ".venv", HERE / "onnx_models.txt")
@@ -146,7 +137,7 @@ def main() -> None:
     if not options.headrace.exists() or not names:
         sys.exit(f"error: {options.models if options.headrace.exists() else options.headrace} is not there, or empty")
     counts = {True: 0, False: 0}
-    more = ["--passes", options.passes] if options.passes else []
+    more = [part for name in options.skip_pass for part in ("--skip-pass", name)]
     for name in names:
         path = options.models / f"{name}.onnx"
         if name not in onnx_inputs.CASES or not path.exists():

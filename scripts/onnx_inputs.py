@@ -14,6 +14,15 @@ class Case:
     steps: list  # inputs of the runs, one after another: {name: array}
     carried: dict = dataclasses.field(default_factory=dict)  # {output: the input of the next step that it becomes}
 
+    def runs(self, run):
+        """(inputs, outputs) of each step by `run`, which gives outputs for inputs; what one step gives to the next is its own."""
+        given = {}
+        for step in self.steps:
+            inputs = step | given
+            outputs = run(inputs)
+            given = {target: outputs[source] for source, target in self.carried.items()}
+            yield inputs, outputs
+
 
 def smooth_noise(rng, height, width, channels=3):
     """Amplitudes that fall with the frequency, as in photographs: [channels, height, width] in 0 to 1, channels alike but for a tint."""

@@ -9,14 +9,14 @@ its largest live set and more than 64 KiB beyond it.
 import argparse
 import json
 import pathlib
-import re
 import struct
 import subprocess
 import sys
 import tempfile
 
+import written_part
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- written by scripts/onnx_report.py: begin -->", "<!-- written by scripts/onnx_report.py: end -->"
 DIM = "p2o.DynamicDimension"
 TEXT = ["--dim", "batch=1", "--dim", "seq=128"]
 # NAME: the size that is compiled. The rate that silero_vad is given chooses a branch: a scalar in a file of numpy.
@@ -94,7 +94,7 @@ def page_of(rows):
         plans.append([f"`{row['name']}`", f"{planned:,}", f"{bound:,}", f"{planned / bound:.3f}" if bound else "-", f"{naive:,}",
                       f"{naive / planned:.1f}" if planned else "-"])
     memory = table(["model", "planned peak, bytes", "largest live set", "ratio", "naive sum", "naive / planned"], plans)
-    return f"{work}\n\n{hits}\n\n{memory}"
+    return f"{work}\n\n{hits}\n\n{memory}\n"
 
 
 def main():
@@ -117,11 +117,7 @@ def main():
             print(f"{name}: {rows[-1]['file']} nodes -> {rows[-1]['run']}", file=sys.stderr)
     if not rows:
         raise SystemExit(f"{options.models}: none of the models is there")
-    text = options.page.read_text()
-    pattern = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
-    if not pattern.search(text):
-        raise SystemExit(f"{options.page}: no line {BEGIN}")
-    options.page.write_text(pattern.sub(lambda _: f"{BEGIN}\n{page_of(rows)}\n{END}", text))
+    written_part.replace(options.page, "scripts/onnx_report.py", page_of(rows))
     for row in rows:
         for plan in row["over"]:
             print(f"{row['name']}: a plan takes too much: {plan}", file=sys.stderr)
