@@ -28,7 +28,7 @@ __device__ float apply(const UnaryAttrs& attrs, float x) {
 enum class Kind : uint8_t { add, mul, unary, gated };
 
 template <Kind kKind>
-__global__ void elementwise_kernel(Rows a, Rows b, int64_t count, int columns, UnaryAttrs function, float* y,
+__global__ void elementwise_kernel(RowsOf<const float> a, RowsOf<const float> b, int64_t count, int columns, UnaryAttrs function, float* y,
                                    int64_t y_stride) {
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
@@ -57,9 +57,9 @@ void run_elementwise(const StepContext& step, const NodeArgs& args, Team&) {
   if constexpr (kKind == Kind::unary || kKind == Kind::gated) {
     function = args.attrs.as<UnaryAttrs>();
   }
-  const Rows b = kBinary ? rows_of(args.inputs[1].tensor) : Rows{};
+  const RowsOf<const float> b = kBinary ? rows_of<const float>(args.inputs[1].tensor) : RowsOf<const float>{};
   elementwise_kernel<kKind><<<unsigned((count + kThreads - 1) / kThreads), kThreads, 0, stream_of(step)>>>(
-      rows_of(a), b, count, int(y.dims[1]), function, y.as<float>(), y.strides[0]);
+      rows_of<const float>(a), b, count, int(y.dims[1]), function, y.as<float>(), y.strides[0]);
 }
 
 // The index arithmetic is that of matrices.

@@ -23,7 +23,7 @@ __device__ float block_sum(float value) {
 
 // kFused: `sum` gets x + residual, and the norm is taken of that.
 template <bool kFused>
-__global__ void rms_norm_kernel(Rows x, Rows residual, const float* weight, int columns, float eps, float offset, float* sum,
+__global__ void rms_norm_kernel(RowsOf<const float> x, RowsOf<const float> residual, const float* weight, int columns, float eps, float offset, float* sum,
                                 int64_t sum_stride, float* y, int64_t y_stride) {
   const int64_t row = blockIdx.x;
   const int64_t head = int64_t(blockIdx.y) * columns;
@@ -51,7 +51,7 @@ void run_rms_norm(const StepContext& step, const NodeArgs& args, Team&) {
   const auto& attrs = args.attrs.as<ops::RmsNormAttrs>();
   const dim3 blocks(unsigned(x.dims[0]), unsigned(attrs.heads));
   rms_norm_kernel<false><<<blocks, kThreads, 0, stream_of(step)>>>(
-      rows_of(x), Rows{}, reinterpret_cast<const float*>(args.inputs[1].weight.data), int(x.dims[1] / attrs.heads), attrs.eps,
+      rows_of<const float>(x), RowsOf<const float>{}, reinterpret_cast<const float*>(args.inputs[1].weight.data), int(x.dims[1] / attrs.heads), attrs.eps,
       attrs.offset, nullptr, 0, y.as<float>(), y.strides[0]);
 }
 
@@ -62,7 +62,7 @@ void run_add_rms_norm(const StepContext& step, const NodeArgs& args, Team&) {
   if (x.dims[0] == 0) return;
   const auto& attrs = args.attrs.as<ops::RmsNormAttrs>();
   rms_norm_kernel<true><<<unsigned(x.dims[0]), kThreads, 0, stream_of(step)>>>(
-      rows_of(x), rows_of(args.inputs[1].tensor), reinterpret_cast<const float*>(args.inputs[2].weight.data),
+      rows_of<const float>(x), rows_of<const float>(args.inputs[1].tensor), reinterpret_cast<const float*>(args.inputs[2].weight.data),
       int(x.dims[1]), attrs.eps, attrs.offset, sum.as<float>(), sum.strides[0], y.as<float>(), y.strides[0]);
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__global__ void gather_rows_kernel(Rows x, int64_t num_rows, const int32_t* rows, int columns, float* y,
+__global__ void gather_rows_kernel(RowsOf<const float> x, int64_t num_rows, const int32_t* rows, int columns, float* y,
                                    int64_t y_stride) {
   const int64_t row = rows[blockIdx.x];
   const bool inside = row >= 0 && row < num_rows;
@@ -21,7 +21,7 @@ void run_gather_rows(const StepContext& step, const NodeArgs& args, Team&) {
   if (y.dims[0] == 0) return;
   const TensorView& x = args.inputs[0].tensor;
   gather_rows_kernel<<<unsigned(y.dims[0]), kThreads, 0, stream_of(step)>>>(
-      rows_of(x), x.dims[0], args.inputs[1].tensor.as<int32_t>(), int(y.dims[1]), y.as<float>(), y.strides[0]);
+      rows_of<const float>(x), x.dims[0], args.inputs[1].tensor.as<int32_t>(), int(y.dims[1]), y.as<float>(), y.strides[0]);
 }
 
 __global__ void select_tokens_kernel(const int32_t* source, const int32_t* last_token, int slots, int count, int32_t* ids) {
