@@ -182,7 +182,7 @@ void print_json(const Report& report, const engine::ServingModel& model, const B
   const engine::ModelCard& card = model.card();
   Json out = {{"model", card.id},
               {"model_type", card.model_type},
-              {"device", bench.model.device},
+              {"device", device_name(bench.model.serving.device)},
               {"isa", isa_name(bench.model.serving.isa)},
               {"threads", report.roof.threads},
               {"activations", bench.model.serving.exact ? "f32" : "default"},

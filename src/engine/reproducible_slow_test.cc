@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "testing/fake_accelerator.h"
 #include "testing/tiny_engine.h"
 
 namespace headrace::engine {
@@ -68,11 +69,14 @@ struct Load {
   const char* checkpoint;
   DType kv = DType::f16;
   bool exact = false;
+  bool fake_device = false;  // the crowded engine's: steps in flight, padded, recorded and replayed
 };
 class Reproducible : public ::testing::TestWithParam<Load> {};
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Reproducible,
                          ::testing::Values(Load{"tiny_decoders/llama3_rope"}, Load{"tiny_decoders/gemma3", DType::i8},
-                                           Load{"tiny_llama.gguf", DType::bf16}, Load{"tiny_decoders/qwen2_window", DType::f16, true}),
+                                           Load{"tiny_llama.gguf", DType::bf16}, Load{"tiny_decoders/qwen2_window", DType::f16, true},
+                                           Load{"tiny_decoders/llama3_rope", DType::bf16, true, true},
+                                           Load{"tiny_decoders/gemma3", DType::i8, true, true}),
                          [](const auto& row) { return fmt::format("load{}", row.index); });
 
 TEST_P(Reproducible, ARequestsBitsDependOnNothingThatRunsBesideIt) {
@@ -80,11 +84,14 @@ TEST_P(Reproducible, ARequestsBitsDependOnNothingThatRunsBesideIt) {
   TinyEngineOptions options{.checkpoint = GetParam().checkpoint, .eos_ids = {2}};
   if (GetParam().exact) options.policy = DtypePolicy::exact();
   options.policy.kv = GetParam().kv;
+  if (GetParam().fake_device) options.isa = Isa::generic;
+  const int replayed = testing::fake_device_counts().replayed;
   const std::unique_ptr<Engine> alone = testing::open_tiny_engine(options);
   options.threads = 2;
   options.kv_tokens = 22 * kKvBlockTokens;
   options.config.max_seqs = 12;
   options.config.max_batched_tokens = 40;
+  options.fake_device = GetParam().fake_device;
   const std::unique_ptr<Engine> crowded = testing::open_tiny_engine(options);
 
   RandomRequests random(static_cast<uint64_t>(GetParam().kv) + 1, alone->limits().vocab_size);
@@ -123,6 +130,7 @@ TEST_P(Reproducible, ARequestsBitsDependOnNothingThatRunsBesideIt) {
   EXPECT_GT(aborted, 0);
   EXPECT_EQ(stats.kv_blocks_used, stats.kv_blocks_cached);
   EXPECT_EQ(alone->stats().preemptions, 0u);
+  EXPECT_EQ(testing::fake_device_counts().replayed > replayed, GetParam().fake_device);
 }
 
 }  // namespace

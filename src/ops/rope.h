@@ -1,5 +1,5 @@
 #pragma once
-// rope(x f32 [T, heads * head_dim], positions i32 [T], inv_freq constant f32 [rotary_dim / 2]) -> f32 [T, heads * head_dim]
+// rope(x f32 or bf16 [T, heads * head_dim], positions i32 [T], inv_freq constant f32 [rotary_dim / 2]) -> the type of x
 // Rotary embedding, Su et al. 2021 (arXiv:2104.09864). Pair i of a head turns by positions[t] * inv_freq[i]; cos and sin are
 // multiplied by attention_factor (YaRN). Pairs are (i, i + rotary_dim/2), or (2i, 2i+1) when interleaved. The rest of the
 // head passes through. In place is allowed. x may be a strided window of a merged projection.

@@ -219,14 +219,24 @@ void Program::resolve(const BucketPlan& bucket, const Bindings& sizes, const std
   resolved_inputs_ = inputs;
 }
 
+const Program::BucketPlan& Program::resolve_for(const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs) {
+  const BucketPlan& plan = bucket_plan(bucket);
+  CHECK(plan.prepared || !prepares_);
+  if (resolved_plan_ != &plan || !(resolved_sizes_ == sizes) || resolved_inputs_ != inputs) resolve(plan, sizes, inputs);
+  return plan;
+}
+
+void Program::launch(const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs, const StepContext& step) {
+  resolve_for(bucket, sizes, inputs);
+  TeamState one(1);
+  Team self(one, 0);
+  for (const Call& call : calls_) call.kernel->run(step, call.args, self);
+}
+
 void Program::run(DeviceQueue& queue, const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs,
                   const StepContext& step, std::vector<double>* node_seconds) {
   DeviceQueue::Turn turn = queue.turn();
-  const BucketPlan& plan = bucket_plan(bucket);
-  CHECK(plan.prepared || !prepares_);
-  if (resolved_plan_ != &plan || !(resolved_sizes_ == sizes) || resolved_inputs_ != inputs) {
-    resolve(plan, sizes, inputs);
-  }
+  const BucketPlan& plan = resolve_for(bucket, sizes, inputs);
   if (node_seconds != nullptr) node_seconds->assign(graph_.nodes.size(), 0.0);
   const std::span<const Stage> stages = plan.stages;
   for (size_t begin = 0, end = 0; begin < stages.size(); begin = end) {

@@ -48,6 +48,9 @@ class Program {
   void run(DeviceQueue& queue, const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs,
            const StepContext& step, std::vector<double>* node_seconds = nullptr);
 
+  // On an accelerator: launches every node's kernel on the stream of `step`, by the calling thread, in order.
+  void launch(const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs, const StepContext& step);
+
   // A computed value or input of the last run.
   const TensorView& tensor(ValueId value) const { return args_[value].tensor; }
 
@@ -72,6 +75,8 @@ class Program {
   std::vector<Stage> make_stages(const Bindings& bucket, std::vector<int32_t>& stage_of_node) const;
   void resolve(const BucketPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs);
   void run_stages(std::span<const Stage> stages, DeviceQueue::Turn& turn, const StepContext& step, std::vector<double>* node_seconds);
+  // Resolves the arguments where they are not those of the last run.
+  const BucketPlan& resolve_for(const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs);
   // By the calling thread.
   void run_here(const Stage& stage, const StepContext& step, std::vector<double>* node_seconds);
 

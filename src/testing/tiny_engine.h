@@ -16,6 +16,8 @@ struct TinyEngineOptions {
   std::string checkpoint;  // below tests/golden
   int threads = 1;
   DtypePolicy policy;
+  Isa isa = detect_isa();
+  bool fake_device = false;  // on testing/fake_accelerator.h, whose kernels are the generic ones
   int32_t kv_tokens = 4096;
   engine::EngineConfig config{.max_seqs = 8, .target_tpot_ms = 0, .check_every_step = true};
   std::vector<int32_t> eos_ids;

@@ -2,6 +2,7 @@
 // float64, so that positions past a million keep their precision. Then six operations a pair.
 #include "ops/rope.h"
 
+#include "kernels/cpu/f32_only.h"
 #include "kernels/cpu/lanes.h"
 
 HR_BEGIN_KERNELS
@@ -94,8 +95,8 @@ void run_rope(const StepContext&, const NodeArgs& args, Team& team) {
   }
 }
 
-bool supports_rope(std::span<const ValueType>, std::span<const ValueType>, const Attrs& attrs) {
-  return attrs.as<ops::RopeAttrs>().rotary_dim <= 2 * kMaxPairs;
+bool supports_rope(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  return f32_only(inputs, outputs, attrs) && attrs.as<ops::RopeAttrs>().rotary_dim <= 2 * kMaxPairs;
 }
 
 constexpr Kernel kRope{.op = &ops::rope,
@@ -109,4 +110,6 @@ constexpr Kernel kRope{.op = &ops::rope,
 }  // namespace
 
 const KernelList kernels_rope = {&kRope, 1};
+// Fused for devices that pay for every launch; here kernels by rows follow each other without a barrier.
+const KernelList kernels_rope_kv_write = {};
 HR_END_KERNELS

@@ -2,6 +2,7 @@
 // What kernels over whole rows share: walking a row in lanes, its largest element, and sums over it in 4 x 16 fixed lanes, whose
 // order depends on the width alone.
 
+#include "kernels/cpu/f32_only.h"
 #include "kernels/cpu/lanes.h"
 
 HR_BEGIN_KERNELS
@@ -47,11 +48,11 @@ HR_INLINE const float* vector_of(const Arg& arg) {
 }
 
 // The two kernels of an op over rows: of a matrix each member keeps to its rows of axis 0; of more axes the rows are other ones.
-[[maybe_unused]] bool is_matrix(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs&) {
-  return inputs[0].shape.rank() == 2;
+[[maybe_unused]] bool is_matrix(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  return f32_only(inputs, outputs, attrs) && inputs[0].shape.rank() == 2;
 }
-[[maybe_unused]] bool has_more_axes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs&) {
-  return inputs[0].shape.rank() > 2;
+[[maybe_unused]] bool has_more_axes(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  return f32_only(inputs, outputs, attrs) && inputs[0].shape.rank() > 2;
 }
 
 using Run = void (*)(const StepContext&, const NodeArgs&, Team&);
