@@ -31,6 +31,7 @@ std::unique_ptr<engine::Engine> open_tiny_engine(const TinyEngineOptions& option
   runner_options.model_name = options.checkpoint;
   runner_options.policy = options.policy;
   runner_options.isa = options.isa;
+  if (options.fake_device) runner_options.skip_passes = {"fuse_rope_kv_write"};  // the CPU has no kernel of it
   runner_options.max_seqs = static_cast<int32_t>(options.config.max_seqs);
   runner_options.max_tokens = static_cast<int32_t>(options.config.max_batched_tokens);
   runner_options.kv_tokens = options.kv_tokens;
