@@ -57,7 +57,7 @@ Result<DeviceId> parse_device(std::string_view name) {
   const std::string_view digits = name.starts_with("cuda:") ? name.substr(5) : "";
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
   if (digits.empty() || code != std::errc() || end != digits.data() + digits.size() || device.index < 0) {
-    return error(Code::invalid_argument, "device: want cpu, cuda or cuda:N, got \"{}\"", name.substr(0, 32));
+    return error(Code::invalid_argument, "want cpu, cuda or cuda:N, got \"{}\"", name.substr(0, 32));
   }
   return device;
 }
