@@ -31,8 +31,8 @@ endforeach()
 
 list(GET libraries 0 first_library)
 get_filename_component(built ${first_library} DIRECTORY)
-file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs} LIBRARIES ${libraries} DIRECTORIES ${built} PRE_EXCLUDE_REGEXES ${glibc} "^libheadrace_parts"
-     RESOLVED_DEPENDENCIES_VAR found CONFLICTING_DEPENDENCIES_PREFIX conflicts)
+file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs} LIBRARIES ${libraries} DIRECTORIES ${built}
+     PRE_EXCLUDE_REGEXES ${glibc} "^libheadrace_parts" RESOLVED_DEPENDENCIES_VAR found CONFLICTING_DEPENDENCIES_PREFIX conflicts)
 foreach(file ${found})
   get_filename_component(name ${file} NAME)
   if(NOT EXISTS ${FOLDER}/lib/${name} AND NOT EXISTS ${FOLDER}/${name})

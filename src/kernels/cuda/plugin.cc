@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/roof.h"
 #include "kernels/cuda/rows.h"
 
 namespace headrace::cuda {
@@ -57,6 +58,8 @@ bool synchronize(void* stream) {
 
 const char* last_error() { return cudaGetErrorString(t_last_error); }
 
+bool roof(int device, DeviceRoof* out) { return ok(measure_roof(device, *out)); }
+
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
     std::vector<PluginKernel> joined;
@@ -88,6 +91,7 @@ extern "C" __attribute__((visibility("default"))) const headrace::DevicePlugin* 
                                              copy_to_device,
                                              copy_to_host,
                                              synchronize,
-                                             last_error};
+                                             last_error,
+                                             roof};
   return &plugin;
 }
