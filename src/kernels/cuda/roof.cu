@@ -10,7 +10,6 @@
 #include <functional>
 #include <vector>
 
-
 #define HR_RETURN_IF_CUDA_ERROR(call)                       \
   if (const cudaError_t hr_code = call; hr_code != cudaSuccess) return hr_code
 
