@@ -27,7 +27,12 @@ endfunction()
 
 headrace_packaged(headrace cli/main.cc)
 target_compile_definitions(packaged_headrace PRIVATE HEADRACE_VERSION="${PROJECT_VERSION}")
-headrace_packaged(op_driver_cuda_test testing/op_driver_cuda_test.cc LIBS GTest::gtest GTest::gtest_main)
+# Tests of the device, whatever folder they stand in: op_driver_cuda_test and the like.
+file(GLOB_RECURSE cuda_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*_cuda_test.cc)
+foreach(source ${cuda_tests})
+  get_filename_component(name ${source} NAME_WE)
+  headrace_packaged(${name} ${source} LIBS GTest::gmock GTest::gtest GTest::gtest_main)
+endforeach()
 headrace_packaged(cases_runner testing/cases_runner_main.cc)
 headrace_packaged(op_bench ${CMAKE_SOURCE_DIR}/bench/op_bench_main.cc LIBS CLI11::CLI11)
 
