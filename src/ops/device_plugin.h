@@ -21,6 +21,27 @@ struct DeviceFacts {
   int32_t driver_version;  // as cudaDriverGetVersion gives it: 13000
 };
 
+// y[m, n] = x[m, k] · w[n, k]ᵀ in bf16 with f32 sums; multiply and add count apart. 0 operations a second: the library has no kernel.
+struct DeviceMatmulRate {
+  int64_t m, n, k;
+  double flop_per_s;
+};
+
+// What a device can do at most: medians, on random data.
+struct DeviceRoof {
+  char card[256];
+  int driver_cuda, runtime_cuda;  // 13000 is CUDA 13.0: what the driver speaks, and what the plug-in was built with
+  int num_sms;
+  uint64_t l2_bytes, memory_bytes;
+  double read_bytes_per_s, copy_bytes_per_s;  // of memory; copied bytes count once read and once written
+  double graph_overlapped_s;  // an empty kernel of a captured graph, allowed to start before its predecessor has ended
+  double graph_kernel_s;      // the same, one after the other
+  double launch_s;            // the same, launched from the host without a graph
+  int num_matmuls;            // 0: no library of products; why stands in matmul_error
+  DeviceMatmulRate matmuls[8];
+  char matmul_error[160];
+};
+
 // Streams, events and graphs are the plug-in's own, passed back as it gave them. Functions return false after an error; last_error()
 // then says what happened (the plug-in's storage, this thread). A stream belongs to the device that it was made for.
 struct DevicePlugin {
@@ -58,6 +79,7 @@ struct DevicePlugin {
   bool (*end_capture)(void* stream, void** graph);
   bool (*launch_graph)(void* graph, void* stream);
   void (*drop_graph)(void* graph);
+  bool (*roof)(int device, DeviceRoof* out);  // takes seconds
 };
 
 // Loads the plug-in and registers its kernels, once per process. `path` empty: beside the program, then ../lib. Errors:

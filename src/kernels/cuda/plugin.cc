@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/roof.h"
 #include "kernels/cuda/rows.h"
 
 namespace headrace::cuda {
@@ -116,6 +117,8 @@ bool launch_graph(void* graph, void* stream) {
 
 void drop_graph(void* graph) { ok(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph))); }
 
+bool roof(int device, DeviceRoof* out) { return ok(measure_roof(device, *out)); }
+
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
     std::vector<PluginKernel> joined;
@@ -161,6 +164,7 @@ extern "C" __attribute__((visibility("default"))) const headrace::DevicePlugin* 
                                              begin_capture,
                                              end_capture,
                                              launch_graph,
-                                             drop_graph};
+                                             drop_graph,
+                                             roof};
   return &plugin;
 }
