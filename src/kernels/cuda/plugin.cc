@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/layer_norm.h"
+#include "kernels/cuda/pool.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rows.h"
 
@@ -60,7 +62,7 @@ const char* last_error() { return cudaGetErrorString(t_last_error); }
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
     std::vector<PluginKernel> joined;
-    for (const KernelRows& list : {rms_norm_rows(), elementwise_rows(), rows_rows()}) {
+    for (const KernelRows& list : {rms_norm_rows(), layer_norm_rows(), elementwise_rows(), rows_rows(), pool_rows()}) {
       joined.insert(joined.end(), list.rows, list.rows + list.count);
     }
     return joined;
