@@ -1,10 +1,13 @@
 // The one exported symbol of libheadrace_cuda.so: devices, memory, streams and the list of kernels.
 #include <cuda_runtime.h>
 
+#include <string>
 #include <vector>
 
+#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/layer_norm.h"
+#include "kernels/cuda/matmul.h"
 #include "kernels/cuda/pool.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rows.h"
@@ -13,6 +16,7 @@ namespace headrace::cuda {
 namespace {
 
 thread_local cudaError_t t_last_error = cudaSuccess;
+thread_local std::string t_library_failure;  // what a library said; empty: the error is CUDA's
 
 bool ok(cudaError_t code) {
   if (code != cudaSuccess) t_last_error = code;
@@ -37,8 +41,9 @@ bool allocate_shared(size_t bytes, void** memory) { return ok(cudaHostAlloc(memo
 void release_shared(void* memory) { ok(cudaFreeHost(memory)); }
 
 bool make_stream(int device, void** stream) {
-  return ok(cudaSetDevice(device)) &&
-         ok(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking));
+  if (!ok(cudaSetDevice(device))) return false;
+  prepare_cublaslt();
+  return ok(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking));
 }
 
 void drop_stream(int device, void* stream) {
@@ -54,15 +59,17 @@ bool copy_to_host(void* to, const void* from, size_t bytes, void* stream) {
 }
 
 bool synchronize(void* stream) {
-  return ok(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))) && ok(cudaGetLastError());
+  t_library_failure = take_cublaslt_failure();
+  return ok(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))) && ok(cudaGetLastError()) && t_library_failure.empty();
 }
 
-const char* last_error() { return cudaGetErrorString(t_last_error); }
+const char* last_error() { return t_library_failure.empty() ? cudaGetErrorString(t_last_error) : t_library_failure.c_str(); }
 
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
     std::vector<PluginKernel> joined;
-    for (const KernelRows& list : {rms_norm_rows(), layer_norm_rows(), elementwise_rows(), rows_rows(), pool_rows()}) {
+    for (const KernelRows& list :
+         {matmul_rows(), rms_norm_rows(), layer_norm_rows(), elementwise_rows(), rows_rows(), pool_rows()}) {
       joined.insert(joined.end(), list.rows, list.rows + list.count);
     }
     return joined;
