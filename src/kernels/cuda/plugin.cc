@@ -2,9 +2,14 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
+#include <string>
 #include <vector>
 
+#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/layer_norm.h"
+#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/pool.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/roof.h"
 #include "kernels/cuda/rows.h"
@@ -13,6 +18,7 @@ namespace headrace::cuda {
 namespace {
 
 thread_local cudaError_t t_last_error = cudaSuccess;
+thread_local std::string t_library_failure;  // what a library said; empty: the error is CUDA's
 
 bool ok(cudaError_t code) {
   if (code != cudaSuccess) t_last_error = code;
@@ -37,8 +43,9 @@ bool allocate_shared(size_t bytes, void** memory) { return ok(cudaHostAlloc(memo
 void release_shared(void* memory) { ok(cudaFreeHost(memory)); }
 
 bool make_stream(int device, void** stream) {
-  return ok(cudaSetDevice(device)) &&
-         ok(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking));
+  if (!ok(cudaSetDevice(device))) return false;
+  prepare_cublaslt();
+  return ok(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking));
 }
 
 void drop_stream(int device, void* stream) {
@@ -54,10 +61,11 @@ bool copy_to_host(void* to, const void* from, size_t bytes, void* stream) {
 }
 
 bool synchronize(void* stream) {
-  return ok(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))) && ok(cudaGetLastError());
+  t_library_failure = take_cublaslt_failure();
+  return ok(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))) && ok(cudaGetLastError()) && t_library_failure.empty();
 }
 
-const char* last_error() { return cudaGetErrorString(t_last_error); }
+const char* last_error() { return t_library_failure.empty() ? cudaGetErrorString(t_last_error) : t_library_failure.c_str(); }
 
 bool facts(int device, DeviceFacts* facts) {
   cudaDeviceProp properties;
@@ -91,7 +99,10 @@ void drop_event(void* event) { ok(cudaEventDestroy(static_cast<cudaEvent_t>(even
 bool record_event(void* event, void* stream) {
   return ok(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)));
 }
-bool wait_event(void* event) { return ok(cudaEventSynchronize(static_cast<cudaEvent_t>(event))) && ok(cudaGetLastError()); }
+bool wait_event(void* event) {
+  t_library_failure = take_cublaslt_failure();
+  return ok(cudaEventSynchronize(static_cast<cudaEvent_t>(event))) && ok(cudaGetLastError()) && t_library_failure.empty();
+}
 bool stream_wait_event(void* stream, void* event) {
   return ok(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event)));
 }
@@ -122,7 +133,8 @@ bool roof(int device, DeviceRoof* out) { return ok(measure_roof(device, *out)); 
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
     std::vector<PluginKernel> joined;
-    for (const KernelRows& list : {rms_norm_rows(), elementwise_rows(), rows_rows()}) {
+    for (const KernelRows& list :
+         {matmul_rows(), rms_norm_rows(), layer_norm_rows(), elementwise_rows(), rows_rows(), pool_rows()}) {
       joined.insert(joined.end(), list.rows, list.rows + list.count);
     }
     return joined;
