@@ -1,9 +1,9 @@
 // Elementwise operators of two and more tensors, broadcast by numpy's rules.
 #include <algorithm>
-#include <cstring>
 
 #include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
+#include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
 namespace {
@@ -301,21 +301,13 @@ Status where(OpContext& context) {
   HR_ASSIGN_OR_RETURN(dims, broadcast(dims, y->dims()));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, x->dtype(), dims));
   const bool* chosen = condition->data<bool>();
-  const size_t size = dtype_bytes(x->dtype());
   int64_t to = 0;
   walk<3>(dims,
           {broadcast_strides(condition->dims(), dims), broadcast_strides(x->dims(), dims), broadcast_strides(y->dims(), dims)},
           [&](const auto& at, const auto& steps, int64_t count) {
             for (int64_t i = 0; i < count; ++i, ++to) {
               const bool first = chosen[at[0] + i * steps[0]];
-              const Tensor& from = first ? *x : *y;
-              const int64_t offset = first ? at[1] + i * steps[1] : at[2] + i * steps[2];
-              if (from.dtype() == DType::string) {
-                output->data<std::string>()[to] = from.data<std::string>()[offset];
-              } else {
-                std::memcpy(output->raw() + static_cast<size_t>(to) * size, from.raw() + static_cast<size_t>(offset) * size,
-                            size);
-              }
+              copy_elements(*output, to, first ? *x : *y, first ? at[1] + i * steps[1] : at[2] + i * steps[2]);
             }
           });
   return {};

@@ -349,9 +349,9 @@ Status deform_conv(OpContext& context) {
     convolve<W>(shape, weights.data(), y.data(), [&](int64_t n, int64_t c, int64_t first, int64_t count, W* to) {
       const int64_t group = n * offset_group + c / (shape.channels / offset_group);
       Dims tap(rank, 0);
-      for (int64_t t = 0; t < taps; ++t, advance(tap, window.kernel)) {
+      for (int64_t t = 0; t < taps; ++t, next_index(tap, window.kernel)) {
         Dims position = index_of(first, window.output);
-        for (int64_t p = first; p < first + count; ++p, advance(position, window.output)) {
+        for (int64_t p = first; p < first + count; ++p, next_index(position, window.output)) {
           for (size_t i = 0; i < rank; ++i) {
             const int64_t at = position[i] * window.strides[i] + tap[i] * window.dilations[i] - window.begin[i];
             point[i] = static_cast<W>(at) + offsets[((group * taps + t) * axes + static_cast<int64_t>(i)) * positions + p];

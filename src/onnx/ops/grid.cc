@@ -1,9 +1,9 @@
 // AffineGrid and GridSample.
 #include <algorithm>
-#include <cstring>
 
 #include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
+#include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
 namespace {
@@ -196,12 +196,9 @@ Status grid_sample(OpContext& context) {
   };
   if (how.mode == Mode::nearest) {
     // One element or none, of any type.
-    const size_t bytes = dtype_bytes(x->dtype());
     return for_points([&](int64_t n, int64_t p, const Samples& samples) {
       for (int64_t c = n * channels; !samples.list.empty() && c < (n + 1) * channels; ++c) {
-        const int64_t from = c * size + samples.list.front().first, to = c * points + p;
-        if (x->dtype() == DType::string) output->data<std::string>()[to] = x->data<std::string>()[from];
-        else std::memcpy(output->raw() + static_cast<size_t>(to) * bytes, x->raw() + static_cast<size_t>(from) * bytes, bytes);
+        copy_elements(*output, c * points + p, *x, c * size + samples.list.front().first);
       }
     });
   }
