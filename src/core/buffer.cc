@@ -75,6 +75,7 @@ std::shared_ptr<std::byte[]> host_bytes(uint64_t bytes) {
   if (bytes < kOwnMapping) return std::shared_ptr<std::byte[]>(new std::byte[bytes == 0 ? 1 : bytes]);
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) throw std::bad_alloc();
+  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
   return {static_cast<std::byte*>(data), [bytes](std::byte* mapped) { munmap(mapped, bytes); }};
 }
 

@@ -272,6 +272,24 @@ Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> f
 
 namespace {
 
+// A model's weight whose file does not have it aligned.
+class FileConstant final : public ConstantSource {
+ public:
+  FileConstant(std::shared_ptr<FileBytes> file, uint64_t bytes) : ConstantSource(bytes, 0), file_(std::move(file)) {}
+  void write(std::byte* to) const override { file_->write(to); }
+  std::shared_ptr<const std::byte[]> hold() const override { return file_->hold(); }
+
+ private:
+  std::shared_ptr<FileBytes> file_;
+};
+
+// Large ones that would have to be copied are left in the file until a kernel packs them.
+ConstantBytes bytes_of(const Tensor& tensor) {
+  constexpr uint64_t kLarge = 16u << 10;
+  if (tensor.file() == nullptr || !tensor.file()->is_askew() || tensor.bytes() < kLarge) return tensor.share();
+  return std::make_shared<FileConstant>(tensor.file(), tensor.bytes());
+}
+
 // The graph of a program over steps whose types are known: each is lowered to Headrace's ops, or left to the host.
 class ProgramBuilder {
  public:
@@ -307,8 +325,8 @@ class ProgramBuilder {
     return builder_.finish();
   }
 
-  // Where constants lie that are the model's own.
-  const std::set<const std::byte*>& of_model() const { return of_model_; }
+  // Ids of the bytes that are the model's own.
+  const std::set<const void*>& of_model() const { return of_model_; }
 
  private:
   const ValueFact& fact(int id) const { return facts_[static_cast<size_t>(id)]; }
@@ -321,8 +339,8 @@ class ProgramBuilder {
     const std::string& name = scope_.names[static_cast<size_t>(id)];
     const ValueType type = value_type(fact(id));
     if (fact(id).constant) {
-      std::shared_ptr<const std::byte[]> bytes = fact(id).constant->share();
-      if (scope_.initializers[static_cast<size_t>(id)] != nullptr) of_model_.insert(bytes.get());
+      ConstantBytes bytes = bytes_of(*fact(id).constant);
+      if (scope_.initializers[static_cast<size_t>(id)] != nullptr) of_model_.insert(bytes.id());
       value = builder_.graph.add_constant_bytes(name, type.dtype, type.shape, std::move(bytes));
     } else {
       value = builder_.graph.add_input(name, type.dtype, type.shape);
@@ -368,7 +386,7 @@ class ProgramBuilder {
   ProgramReport& report_;
   GraphBuilder builder_;
   std::vector<ValueId> built_;  // by number of the scope
-  std::set<const std::byte*> of_model_;
+  std::set<const void*> of_model_;
 };
 
 }  // namespace
@@ -391,17 +409,17 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
   return report;
 }
 
-// `of_model`: where constants lie that are the model's own.
-Status Section::prepare(runtime::Program& program, Purpose purpose, const std::set<const std::byte*>& of_model) {
+// `of_model`: ids of the bytes that are the model's own.
+Status Section::prepare(runtime::Program& program, Purpose purpose, const std::set<const void*>& of_model) {
   ConstantStore& store = runtime_.constants();
   HR_RETURN_IF_ERROR(program.prepare(Bindings(), store, purpose == Purpose::run));
   if (purpose == Purpose::show) return {};
   for (size_t id = 0; id < program.graph().values.size(); ++id) {
     const headrace::Value& value = program.graph().values[id];
-    if (value.role != ValueRole::constant || value.bytes == nullptr) continue;
+    if (value.role != ValueRole::constant || !value.bytes.has_value()) continue;
     const auto bytes = static_cast<uint64_t>(value.type.shape.elements(Bindings())) * dtype_bytes(value.type.dtype);
     if (bytes == 0) continue;
-    HR_ASSIGN_OR_RETURN(auto kept, store.keep(value.bytes, bytes, of_model.contains(value.bytes.get())));
+    HR_ASSIGN_OR_RETURN(auto kept, store.keep(value.bytes.hold(), bytes, of_model.contains(value.bytes.id())));
     program.replace_constant(static_cast<ValueId>(id), std::move(kept));
   }
   return {};

@@ -150,6 +150,10 @@ TEST(Memory, ATensorOfAFileIsThereWhileItIsHeldAndComesBack) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(held.get()) % alignof(float), 0u);
       EXPECT_EQ(std::memcmp(held.get(), tensor.raw(), tensor.bytes()), 0);
     }
+    ASSERT_NE(shown.file(), nullptr);
+    std::vector<std::byte> copy(tensor.bytes());
+    shown.file()->write(copy.data());
+    EXPECT_EQ(std::memcmp(copy.data(), tensor.raw(), tensor.bytes()), 0);
     EXPECT_EQ(shown.data<float>()[kElements - 1], tensor.data<float>()[kElements - 1]);
     EXPECT_EQ(shown.raw(), shown.share().get());
   }

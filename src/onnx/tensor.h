@@ -90,6 +90,10 @@ class FileBytes {
 
   // All who ask at a time share them.
   std::shared_ptr<const std::byte[]> hold();
+  // Whether hold() has to copy them.
+  bool is_askew() const { return reinterpret_cast<uintptr_t>(bytes_.data()) % alignment_ != 0; }
+  // A copy in the caller's memory; the file's pages are let go on the way.
+  void write(std::byte* to) const;
   // Held as long as this object lives.
   const std::byte* pin();
 
@@ -148,6 +152,8 @@ class Tensor {
   static Tensor over(DType dtype, Dims dims, std::shared_ptr<FileBytes> bytes);
   // What keeps the bytes; null for strings.
   std::shared_ptr<const std::byte[]> share() const { return file_ != nullptr ? file_->hold() : bytes_; }
+  // Null where the bytes are in memory.
+  const std::shared_ptr<FileBytes>& file() const { return file_; }
 
   // The same elements under other dims, whose product must be the same.
   Tensor reshaped(Dims dims) const;

@@ -51,10 +51,7 @@ void reference(const Attrs& attrs, std::span<const HostValue> inputs, std::span<
         const double c = std::cos(angle) * static_cast<double>(rope.attention_factor);
         const double s = std::sin(angle) * static_cast<double>(rope.attention_factor);
         const int64_t head = t * width + int64_t{h} * rope.head_dim;
-        const int64_t first = head + (rope.interleaved ? 2 * i : i);
-        const int64_t second = head + (rope.interleaved ? 2 * i + 1 : i + half);
-        y[first] = x[first] * c - x[second] * s;
-        y[second] = x[second] * c + x[first] * s;
+        turn_pair(x.data() + head, i, rope.rotary_dim, rope.interleaved, c, s, y.data() + head);
       }
     }
   }

@@ -18,6 +18,13 @@ struct RopeAttrs {
 };
 extern const Op rope;
 
+// For references: turns pair `i` of a head, whose first `rotary_dim` of elements are turned, by an angle of cosine `c` and sine `s`.
+inline void turn_pair(const double* x, int64_t i, int64_t rotary_dim, bool interleaved, double c, double s, double* y) {
+  const int64_t first = interleaved ? 2 * i : i, second = interleaved ? first + 1 : first + rotary_dim / 2;
+  y[first] = x[first] * c - x[second] * s;
+  y[second] = x[second] * c + x[first] * s;
+}
+
 // rope_parameters of a config.json -> the table. Kinds: default, linear, dynamic, yarn, longrope, llama3; formulas as in
 // the papers that rope_table.cc names. `seq_len` 0: unknown (dynamic and longrope then use the trained length).
 struct RopeParameters {

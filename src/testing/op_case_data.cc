@@ -342,18 +342,15 @@ void each_element(const TensorView& view, Use use) {
   }
 }
 
-// Packs each time: what a plan would keep is one case's here.
-class OwnPacked final : public PackedConstants {
- public:
-  Result<std::shared_ptr<const std::byte[]>> get(std::span<const std::byte>, std::string, uint64_t bytes,
-                                                 const std::function<void(std::byte*)>& pack) override {
-    auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
-    pack(memory);
-    return std::shared_ptr<const std::byte[]>(memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); });
-  }
-};
-
 }  // namespace
+
+Result<std::shared_ptr<const std::byte[]>> OwnPacked::get(std::span<const std::byte>, std::string form, uint64_t bytes,
+                                                          const std::function<void(std::byte*)>& pack) {
+  forms.push_back(std::move(form));
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
+  pack(memory);
+  return std::shared_ptr<const std::byte[]>(memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); });
+}
 
 TensorView KernelMemory::add_tensor(std::string name, const HostTensor& tensor, bool strided) {
   TensorView view;

@@ -29,6 +29,14 @@ Result<CaseData> make_case_data(const Op& op, const OpCase& declared, bool host_
 // Types, dims and zeroed values of the outputs that `inputs` give. Errors: what infer() says.
 Result<std::vector<HostTensor>> output_tensors(const CaseData& data, std::span<const HostValue> inputs);
 
+// Packs each time: what a plan would keep is one case's here.
+class OwnPacked final : public PackedConstants {
+ public:
+  Result<std::shared_ptr<const std::byte[]>> get(std::span<const std::byte> constant, std::string form, uint64_t bytes,
+                                                 const std::function<void(std::byte*)>& pack) override;
+  std::vector<std::string> forms;  // that were asked for
+};
+
 // Inputs, outputs and scratch of one kernel in memory as the executor would bind them, with guard bytes
 // around each buffer and between the rows of strided tensors; outputs start as garbage (NaN for floats).
 class KernelMemory {

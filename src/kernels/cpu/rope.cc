@@ -3,7 +3,7 @@
 #include "ops/rope.h"
 
 #include "kernels/cpu/f32_only.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/turn.h"
 
 HR_BEGIN_KERNELS
 namespace {
@@ -39,33 +39,6 @@ void turn_table(double position, const float* inv_freq, int pairs, float factor,
     const float cosine = swap ? s : c;
     sines[i] = ((quadrant & 2) != 0 ? -sine : sine) * factor;
     cosines[i] = (((quadrant + 1) & 2) != 0 ? -cosine : cosine) * factor;
-  }
-}
-
-void turn_halves(const float* x, const float* c, const float* s, int half, float* y) {
-  int i = 0;
-  for (; i + kLanes <= half; i += kLanes) {
-    const Lanes a = load(x + i);
-    const Lanes b = load(x + half + i);
-    const Lanes cosine = load(c + i);
-    const Lanes sine = load(s + i);
-    store(y + i, a * cosine - b * sine);
-    store(y + half + i, b * cosine + a * sine);
-  }
-  for (; i < half; ++i) {
-    const float a = x[i];
-    const float b = x[half + i];
-    y[i] = a * c[i] - b * s[i];
-    y[half + i] = b * c[i] + a * s[i];
-  }
-}
-
-void turn_neighbours(const float* x, const float* c, const float* s, int half, float* y) {
-  for (int i = 0; i < half; ++i) {
-    const float a = x[2 * i];
-    const float b = x[2 * i + 1];
-    y[2 * i] = a * c[i] - b * s[i];
-    y[2 * i + 1] = b * c[i] + a * s[i];
   }
 }
 

@@ -8,6 +8,10 @@
 HR_BEGIN_KERNELS
 namespace {
 
+HR_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+HR_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+HR_INLINE int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 constexpr int64_t kStride = 4 * kLanes;  // four chains hide the latency of a fused multiply-add
 
 // Calls use(offset, count): whole lanes with kLanes, the tail with what is left.
@@ -40,6 +44,22 @@ HR_INLINE Rows rows_of(const TensorView& view) {
   int64_t count = 1;
   for (int axis = 0; axis < view.rank - 1; ++axis) count *= view.dims[axis];
   return {view.as<float>(), count, width, view.rank == 2 ? view.strides[0] : width};
+}
+
+// The first element of row `row` of a tensor whose last axis is a row.
+HR_INLINE int64_t row_offset(const TensorView& view, int64_t row) {
+  int64_t offset = 0;
+  for (int axis = view.rank - 2; axis >= 0; --axis) {
+    offset += row % view.dims[axis] * view.strides[axis];
+    row /= view.dims[axis];
+  }
+  return offset;
+}
+HR_INLINE bool rows_follow(const TensorView& view) {
+  for (int axis = view.rank - 2; axis > 0; --axis) {
+    if (view.strides[axis - 1] != view.strides[axis] * view.dims[axis]) return false;
+  }
+  return true;
 }
 
 // A vector's floats, be it a weight or a constant of a graph.
