@@ -14,7 +14,7 @@ namespace headrace {
 inline constexpr uint32_t kDevicePluginAbi = 2;
 
 struct DeviceFacts {
-  char name[96];           // "NVIDIA H200"
+  char name[256];          // "NVIDIA H200"
   int32_t processors;      // streaming multiprocessors
   uint64_t cache_bytes;    // L2
   uint64_t memory_bytes;   // all of it

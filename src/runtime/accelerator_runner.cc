@@ -81,10 +81,11 @@ Status AcceleratorRunner::prepare_device() {
   const Graph& graph = step_.program->graph();
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];
-    if (value.role != ValueRole::constant || value.bytes == nullptr) continue;
+    if (value.role != ValueRole::constant) continue;
+    const std::shared_ptr<const std::byte[]> held = value.bytes.hold();
     const uint64_t bytes = uint64_t(value.type.shape.elements(Bindings())) * dtype_bytes(value.type.dtype);
     HR_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(queue_->ledger(), Account::weights, options_.model_name, bytes));
-    const bool sent = device_.plugin().copy_to_device(buffer.data(), value.bytes.get(), bytes, stream_.get()) &&
+    const bool sent = device_.plugin().copy_to_device(buffer.data(), held.get(), bytes, stream_.get()) &&
                       device_.plugin().synchronize(stream_.get());
     HR_RETURN_IF_ERROR(device_.check(sent, "sending a constant"));
     step_.program->replace_constant(ValueId(id), std::shared_ptr<const std::byte[]>(buffer.data(), [](const std::byte*) {}));

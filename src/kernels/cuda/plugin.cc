@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/attention_plain.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/layer_norm.h"
@@ -12,6 +13,7 @@
 #include "kernels/cuda/pool.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/roof.h"
+#include "kernels/cuda/rope_kv_write.h"
 #include "kernels/cuda/rows.h"
 
 namespace headrace::cuda {
@@ -134,7 +136,8 @@ const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
     std::vector<PluginKernel> joined;
     for (const KernelRows& list :
-         {matmul_rows(), rms_norm_rows(), layer_norm_rows(), elementwise_rows(), rows_rows(), pool_rows()}) {
+         {matmul_rows(), rms_norm_rows(), layer_norm_rows(), elementwise_rows(), rows_rows(), pool_rows(), rope_kv_write_rows(),
+          attention_plain_rows()}) {
       joined.insert(joined.end(), list.rows, list.rows + list.count);
     }
     return joined;
