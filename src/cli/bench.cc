@@ -246,7 +246,7 @@ void print_text(const Report& report, const engine::ServingModel& model, const B
   fmt::print("{}: {:.1f} million parameters, {:.1f} MB of weights, loaded in {:.2f} s\n"
              "{} on {} threads, {}; {} x {} prompt tokens, {} generated; {} repeats\n\n",
              printable(card.id), card.num_parameters * 1e-6, static_cast<double>(card.weight_bytes) * 1e-6,
-             card.load_seconds, report.roof ? isa_name(bench.model.serving.isa) : bench.model.device, report.threads,
+             card.load_seconds, report.roof ? isa_name(bench.model.serving.isa) : device_name(bench.model.serving.device), report.threads,
              bench.model.serving.exact ? "float32 activations" : "default activations", bench.batch,
              bench.prompt_tokens, bench.gen_tokens, bench.repeat);
   fmt::print("  {:<22} {:>10} {:>10} {:>10}\n", "", "median", "min", "max");
@@ -324,7 +324,7 @@ Status bench_command(const std::vector<std::string>& args) {
   const auto ready = std::chrono::system_clock::now().time_since_epoch();
   const int threads = config.threads > 0 ? static_cast<int>(config.threads) : usable_cpus();
   std::optional<runtime::RoofRow> roof;
-  if (bench.model.device == "cpu") {
+  if (bench.model.serving.device.kind == DeviceKind::cpu) {
     constexpr int kRoofRepeats = 3;
     HR_ASSIGN_OR_RETURN(const runtime::RoofReport measured, measure_roof_with_progress(threads, kRoofRepeats));
     roof = measured.rows.back();

@@ -16,7 +16,7 @@ std::string describe(const ValueType& type) {
 }
 
 Tolerance rounded_to(DType output, Tolerance tolerance) {
-  if (output == DType::bf16) tolerance.relative += 0x1p-8;
+  if (output == DType::bf16) tolerance.relative += 0x1p-7;
   return tolerance;
 }
 

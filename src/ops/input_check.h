@@ -52,7 +52,7 @@ class InputCheck {
   Status status_;
 };
 
-// What a bf16 output adds to an op's tolerance: its own rounding, and that of a sum which lies at a border.
+// An op's tolerance where its output is rounded: a value near a border may fall to either side, one ulp apart.
 Tolerance rounded_to(DType output, Tolerance tolerance);
 
 // "f32 [s0, 576]", "weight q4_1 [1536, 576]", "kv f16"

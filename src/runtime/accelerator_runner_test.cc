@@ -16,7 +16,7 @@ std::unique_ptr<LocalRunner> open_runner(std::shared_ptr<DeviceQueue> queue) {
   EXPECT_TRUE(source) << source.error().to_string();
   RunnerOptions options{.model_name = "tiny", .policy = DtypePolicy::exact(), .isa = Isa::generic, .max_context = 128, .max_seqs = 6,
                         .max_tokens = 100, .kv_tokens = 1024};
-  options.skip_passes = {"fuse_rope_kv_write"};  // the CPU has no kernel of it
+  options.skip_passes = headrace::testing::kFakeDeviceSkips;
   auto runner = LocalRunner::open(**source, std::move(queue), options);
   EXPECT_TRUE(runner) << runner.error().to_string();
   return runner ? std::move(*runner) : nullptr;

@@ -4,6 +4,8 @@
 // run at once; while a stream records they are kept with copies of their arguments, as a device's graph keeps them.
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "runtime/device_queue.h"
 
@@ -18,6 +20,8 @@ struct FakeAcceleratorCounts {
 
 // A queue of the one fake device of this process; its kernels are registered with the first call. `memory_limit` 0: none.
 std::shared_ptr<runtime::DeviceQueue> fake_device_queue(int threads, uint64_t memory_limit = 0);
+// The passes that make ops which only devices have kernels of.
+inline const std::vector<std::string> kFakeDeviceSkips = {"fuse_rope_kv_write"};
 const FakeAcceleratorCounts& fake_device_counts();
 // The next `count`-th synchronizing call fails, as when a device is lost; 0: none does.
 void fail_fake_device_after(int count);

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "io/model_source.h"
 #include "runtime/local_runner.h"
-#include "testing/fake_accelerator.h"
 #include "testing/golden.h"
 
 namespace headrace::testing {
@@ -31,11 +30,12 @@ std::unique_ptr<engine::Engine> open_tiny_engine(const TinyEngineOptions& option
   runner_options.model_name = options.checkpoint;
   runner_options.policy = options.policy;
   runner_options.isa = options.isa;
-  if (options.fake_device) runner_options.skip_passes = {"fuse_rope_kv_write"};  // the CPU has no kernel of it
+  runner_options.skip_passes = options.skip_passes;
+  runner_options.row_invariant = options.row_invariant;
   runner_options.max_seqs = static_cast<int32_t>(options.config.max_seqs);
   runner_options.max_tokens = static_cast<int32_t>(options.config.max_batched_tokens);
   runner_options.kv_tokens = options.kv_tokens;
-  const auto queue = options.fake_device ? fake_device_queue(options.threads) : std::make_shared<runtime::DeviceQueue>(options.threads, 0);
+  const auto queue = options.queue != nullptr ? options.queue : std::make_shared<runtime::DeviceQueue>(options.threads, 0);
   auto runner = runtime::LocalRunner::open(**source, queue, runner_options);
   CHECK(runner.has_value());
   return std::make_unique<engine::Engine>(std::move(*runner), options.config, options.eos_ids);
