@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/logprobs.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/sample.h"
 
 namespace headrace::cuda {
 namespace {
@@ -60,7 +62,7 @@ const char* last_error() { return cudaGetErrorString(t_last_error); }
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
     std::vector<PluginKernel> joined;
-    for (const KernelRows& list : {rms_norm_rows(), elementwise_rows(), rows_rows()}) {
+    for (const KernelRows& list : {rms_norm_rows(), elementwise_rows(), rows_rows(), sample_rows(), logprobs_rows()}) {
       joined.insert(joined.end(), list.rows, list.rows + list.count);
     }
     return joined;
