@@ -73,7 +73,8 @@ __device__ void list_best(RowPart& part, LogprobsMemory& memory, float peak, int
   for (int i = static_cast<int>(threadIdx.x); i < part.count; i += kRowThreads) {
     const uint64_t order = falling_order(part.logits[i]);
     const int id = part.first + i;
-    if (order < last.at || (order == last.at && id <= last_tie)) listed[atomicAdd(num_listed, 1u)] = order << 32 | static_cast<uint32_t>(id);
+    const bool is_listed = order < last.at || (order == last.at && id <= last_tie);
+    if (is_listed) listed[atomicAdd(num_listed, 1u)] = order << 32 | static_cast<uint32_t>(id);
   }
   RowPart::cluster_sync();
 }
