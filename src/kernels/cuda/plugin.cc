@@ -1,6 +1,7 @@
 // The one exported symbol of libheadrace_cuda.so: devices, memory, streams and the list of kernels.
 #include <cuda_runtime.h>
 
+#include <cstdio>
 #include <vector>
 
 #include "kernels/cuda/elementwise.h"
@@ -58,7 +59,65 @@ bool synchronize(void* stream) {
 
 const char* last_error() { return cudaGetErrorString(t_last_error); }
 
-bool roof(int device, DeviceRoof* out) { return ok(measure_roof(device, *out)); }
+bool facts(int device, DeviceFacts* facts) {
+  cudaDeviceProp properties;
+  if (!ok(cudaGetDeviceProperties(&properties, device)) || !ok(cudaDriverGetVersion(&facts->driver_version))) return false;
+  std::snprintf(facts->name, sizeof(facts->name), "%s", properties.name);
+  facts->processors = properties.multiProcessorCount;
+  facts->cache_bytes = uint64_t(properties.l2CacheSize);
+  facts->memory_bytes = properties.totalGlobalMem;
+  return true;
+}
+
+bool free_memory(int device, uint64_t* bytes) {
+  size_t free = 0, total = 0;
+  if (!ok(cudaSetDevice(device)) || !ok(cudaMemGetInfo(&free, &total))) return false;
+  *bytes = free;
+  return true;
+}
+
+bool clear(void* memory, size_t bytes, void* stream) {
+  return ok(cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream)));
+}
+
+bool copy_on_device(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, void* stream) {
+  return ok(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, rows, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
+}
+
+bool make_event(int device, void** event) {
+  return ok(cudaSetDevice(device)) && ok(cudaEventCreate(reinterpret_cast<cudaEvent_t*>(event)));
+}
+void drop_event(void* event) { ok(cudaEventDestroy(static_cast<cudaEvent_t>(event))); }
+bool record_event(void* event, void* stream) {
+  return ok(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)));
+}
+bool wait_event(void* event) { return ok(cudaEventSynchronize(static_cast<cudaEvent_t>(event))) && ok(cudaGetLastError()); }
+bool stream_wait_event(void* stream, void* event) {
+  return ok(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event)));
+}
+bool elapsed_ms(void* from, void* to, float* ms) {
+  return ok(cudaEventElapsedTime(ms, static_cast<cudaEvent_t>(from), static_cast<cudaEvent_t>(to)));
+}
+
+bool begin_capture(void* stream) {
+  return ok(cudaStreamBeginCapture(static_cast<cudaStream_t>(stream), cudaStreamCaptureModeThreadLocal));
+}
+
+bool end_capture(void* stream, void** graph) {
+  cudaGraph_t recorded = nullptr;
+  if (!ok(cudaStreamEndCapture(static_cast<cudaStream_t>(stream), &recorded))) return false;
+  const bool made = ok(cudaGraphInstantiate(reinterpret_cast<cudaGraphExec_t*>(graph), recorded, 0));
+  ok(cudaGraphDestroy(recorded));
+  return made;
+}
+
+bool launch_graph(void* graph, void* stream) {
+  return ok(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), static_cast<cudaStream_t>(stream)));
+}
+
+void drop_graph(void* graph) { ok(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph))); }
+
+bool roof(int device, DeviceRoof* roof) { return ok(measure_roof(device, *roof)); }
 
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
@@ -92,6 +151,20 @@ extern "C" __attribute__((visibility("default"))) const headrace::DevicePlugin* 
                                              copy_to_host,
                                              synchronize,
                                              last_error,
+                                             facts,
+                                             free_memory,
+                                             clear,
+                                             copy_on_device,
+                                             make_event,
+                                             drop_event,
+                                             record_event,
+                                             wait_event,
+                                             stream_wait_event,
+                                             elapsed_ms,
+                                             begin_capture,
+                                             end_capture,
+                                             launch_graph,
+                                             drop_graph,
                                              roof};
   return &plugin;
 }
