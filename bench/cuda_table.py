@@ -153,8 +153,8 @@ def attention_table(record):
 def markdown(record):
     roof, facts = record["roof"], record["facts"]
     products = ", ".join(f"{p['bf16_tflop_per_s']:.0f} ({p['m']} x {p['n']} x {p['k']})" for p in roof.get("matmul", []))
-    text = (f"`bench/cuda.py run`, {facts['date']}, Headrace {facts['headrace']}. {roof['card']}, driver {roof['driver']}, CUDA {roof['driver_cuda']} "
-            f"(runtime {roof['runtime_cuda']}), {roof['sms']} multiprocessors, L2 {roof['l2_bytes'] / 2**20:.0f} MiB, memory "
+    text = (f"`bench/cuda.py run`, {facts['date']}, Headrace {facts['headrace']}. {roof['card']}, driver {roof['driver']}, CUDA {roof['driver_cuda']}, "
+            f"plug-in for {roof['plugin']}, {roof['sms']} multiprocessors, L2 {roof['l2_bytes'] / 2**20:.0f} MiB, memory "
             f"{roof['memory_bytes'] / 2**30:.0f} GiB. Llama-3-8B's shape, random bf16 weights, random prompts of new ids each time, greedy, "
             f"256 new tokens, median (least-most) of the repeats.\n\n"
             f"Roofs of the run: {roof['read_gb_per_s']:,.0f} GB/s read, {roof['copy_gb_per_s']:,.0f} GB/s copied, bf16 {products or '-'} TFLOP/s; an empty "

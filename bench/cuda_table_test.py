@@ -4,7 +4,7 @@ import unittest
 
 import cuda_table
 
-ROOF = {"card": "A card", "driver": "1.2", "driver_cuda": "13.0", "runtime_cuda": "13.0", "sms": 100, "l2_bytes": 50 << 20, "memory_bytes": 100 << 30,
+ROOF = {"card": "A card", "driver": "1.2", "driver_cuda": "13.0", "plugin": "cuda 13", "sms": 100, "l2_bytes": 50 << 20, "memory_bytes": 100 << 30,
         "read_gb_per_s": 4000.0, "copy_gb_per_s": 3900.0, "graph_overlapped_kernel_us": 1.0, "graph_kernel_us": 2.0, "launch_us": 3.0,
         "matmul": [{"m": 1, "n": 1, "k": 1, "bf16_tflop_per_s": 100.0}, {"m": 8192, "n": 8192, "k": 8192, "bf16_tflop_per_s": 800.0}]}
 MODEL = {"kv_bytes_per_token": 100_000, "flops_per_token": 16e9}

@@ -28,15 +28,14 @@ std::string driver_version() {
 
 std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
-void print_json(const DeviceRoof& roof, const char* plugin) {
-  Json out = {{"card", std::string(roof.card)},
+void print_json(const DeviceFacts& facts, const DeviceRoof& roof, const char* plugin) {
+  Json out = {{"card", std::string(facts.name)},
               {"driver", driver_version()},
-              {"driver_cuda", cuda_version(roof.driver_cuda)},
-              {"runtime_cuda", cuda_version(roof.runtime_cuda)},
+              {"driver_cuda", cuda_version(facts.driver_version)},
               {"plugin", plugin},
-              {"sms", roof.num_sms},
-              {"l2_bytes", roof.l2_bytes},
-              {"memory_bytes", roof.memory_bytes},
+              {"sms", facts.processors},
+              {"l2_bytes", facts.cache_bytes},
+              {"memory_bytes", facts.memory_bytes},
               {"read_gb_per_s", roof.read_bytes_per_s * 1e-9},
               {"copy_gb_per_s", roof.copy_bytes_per_s * 1e-9},
               {"graph_overlapped_kernel_us", roof.graph_overlapped_s * 1e6},
@@ -51,11 +50,10 @@ void print_json(const DeviceRoof& roof, const char* plugin) {
   fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-void print_text(const DeviceRoof& roof, const char* plugin) {
-  fmt::print("{}\n  driver {} (CUDA {}), plug-in {} (runtime {})\n  {} multiprocessors, L2 {} MiB, memory {:.1f} GiB\n\n",
-             printable(roof.card), printable(driver_version()), cuda_version(roof.driver_cuda), plugin,
-             cuda_version(roof.runtime_cuda), roof.num_sms, roof.l2_bytes >> 20,
-             static_cast<double>(roof.memory_bytes) / (1 << 30));
+void print_text(const DeviceFacts& facts, const DeviceRoof& roof, const char* plugin) {
+  fmt::print("{}\n  driver {} (CUDA {}), plug-in for {}\n  {} multiprocessors, L2 {} MiB, memory {:.1f} GiB\n\n",
+             printable(facts.name), printable(driver_version()), cuda_version(facts.driver_version), plugin, facts.processors,
+             facts.cache_bytes >> 20, static_cast<double>(facts.memory_bytes) / (1 << 30));
   fmt::print("Memory, GB/s\n  read  {:>9.1f}\n  copy  {:>9.1f}\n\n", roof.read_bytes_per_s * 1e-9, roof.copy_bytes_per_s * 1e-9);
   fmt::print("An empty kernel, us\n  {:.2f} in a captured graph, overlapped; {:.2f} one after the other; {:.2f} launched from the host\n\n",
              roof.graph_overlapped_s * 1e6, roof.graph_kernel_s * 1e6, roof.launch_s * 1e6);
@@ -74,9 +72,12 @@ void print_text(const DeviceRoof& roof, const char* plugin) {
 
 Status cuda_roof(bool json) {
   HR_ASSIGN_OR_RETURN(const DevicePlugin* plugin, load_cuda_plugin());
+  DeviceFacts facts{};
   DeviceRoof roof{};
-  if (!plugin->roof(0, &roof)) return make_status(Code::internal, "--device cuda: {}", plugin->last_error());
-  json ? print_json(roof, plugin->name) : print_text(roof, plugin->name);
+  if (!plugin->facts(0, &facts) || !plugin->roof(0, &roof)) {
+    return make_status(Code::internal, "--device cuda: {}", plugin->last_error());
+  }
+  json ? print_json(facts, roof, plugin->name) : print_text(facts, roof, plugin->name);
   return {};
 }
 

@@ -16,9 +16,9 @@ namespace headrace::io {
 
 class SafetensorsWriter {
  public:
-  // A file takes tensors of `source`, in its order, while they are at most `shard_bytes` together; one tensor alone may be larger. The source
-  // must outlive the writer. Errors: invalid_argument for a folder that is there and not empty, for a FOLDER.part that is there and for more than
-  // 500 shards, unsupported for a format that safetensors lacks, resource_exhausted and not_found from the system.
+  // A file takes tensors of `source`, in its order, while they are at most `shard_bytes` together; one tensor alone may be larger. The
+  // source must outlive the writer. Errors: invalid_argument for a folder that is there and not empty, for a FOLDER.part that is there and
+  // for more than 500 shards, unsupported for a format that safetensors lacks, resource_exhausted and not_found from the system.
   static Result<std::unique_ptr<SafetensorsWriter>> create(const std::string& folder, std::string_view config_json,
                                                            const ModelSource& source, uint64_t shard_bytes);
   ~SafetensorsWriter();  // removes what finish() did not name

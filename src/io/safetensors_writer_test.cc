@@ -1,5 +1,5 @@
-// What is written is read back with safetensors.h and ModelSource::open(), which are tested on files of the `safetensors` package. The division into
-// shards is worked by hand: files are filled in order while they hold at most so many bytes, as save_pretrained's do.
+// What is written is read back with safetensors.h and ModelSource::open(), which are tested on files of the `safetensors` package. The
+// division into shards is worked by hand: files are filled in order while they hold at most so many bytes, as save_pretrained's do.
 #include "io/safetensors_writer.h"
 
 #include <gtest/gtest.h>

@@ -258,6 +258,16 @@ OpCase with_bf16_queries(OpCase made) {
   return made;
 }
 
+// Llama-3-8B's attention, `batch` sequences that decode: 4 KiB of keys and values a token. Activations are bf16 there. The phase "h200" is
+// for a large card alone: too large for the reference, and not measured on CPUs.
+OpCase llama3_decode(int64_t batch, int64_t context) {
+  OpCase made = for_bench(paged(fmt::format("llama3_{}x{}", batch, context), shape(32, 8, 128), DType::bf16,
+                                std::vector<Sequence>(static_cast<size_t>(batch), {1, context})),
+                          "h200");
+  made.inputs[0].dtype = DType::bf16;
+  return made;
+}
+
 std::vector<OpCase> cases_paged() {
   AttentionAttrs windowed = shape(4, 2, 32);
   windowed.window = 40;
@@ -321,6 +331,11 @@ std::vector<OpCase> cases_paged() {
   all.push_back(for_bench(paged("smollm2_i8_prefill_512", smol, DType::i8, {{512, 512}}), "prefill"));
   all.push_back(
       for_bench(paged("smollm2_batch_of_8", smol, DType::f16, std::vector<Sequence>(8, {1, 512})), "decode"));
+  constexpr Sequence kBatchAndContext[] = {{1, 1024}, {4, 256},                    // 4 MiB
+                                           {1, 16384}, {16, 1024}, {64, 256},      // 64 MiB
+                                           {64, 1024}, {256, 256},                 // 256 MiB
+                                           {256, 1024}};                           // 1 GiB
+  for (const auto& [batch, context] : kBatchAndContext) all.push_back(llama3_decode(batch, context));
   return all;
 }
 

@@ -29,10 +29,6 @@ struct DeviceMatmulRate {
 
 // What a device can do at most: medians, on random data.
 struct DeviceRoof {
-  char card[256];
-  int driver_cuda, runtime_cuda;  // 13000 is CUDA 13.0: what the driver speaks, and what the plug-in was built with
-  int num_sms;
-  uint64_t l2_bytes, memory_bytes;
   double read_bytes_per_s, copy_bytes_per_s;  // of memory; copied bytes count once read and once written
   double graph_overlapped_s;  // an empty kernel of a captured graph, allowed to start before its predecessor has ended
   double graph_kernel_s;      // the same, one after the other
@@ -79,7 +75,7 @@ struct DevicePlugin {
   bool (*end_capture)(void* stream, void** graph);
   bool (*launch_graph)(void* graph, void* stream);
   void (*drop_graph)(void* graph);
-  bool (*roof)(int device, DeviceRoof* out);  // takes seconds
+  bool (*roof)(int device, DeviceRoof* roof);  // takes seconds and 4 GiB of memory
 };
 
 // Loads the plug-in and registers its kernels, once per process. `path` empty: beside the program, then ../lib. Errors:

@@ -132,7 +132,7 @@ bool launch_graph(void* graph, void* stream) {
 
 void drop_graph(void* graph) { ok(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph))); }
 
-bool roof(int device, DeviceRoof* out) { return ok(measure_roof(device, *out)); }
+bool roof(int device, DeviceRoof* roof) { return ok(measure_roof(device, *roof)); }
 
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {

@@ -134,21 +134,10 @@ class Meter {
   cudaStream_t stream_;
 };
 
-cudaError_t describe(int device, DeviceRoof& out) {
-  cudaDeviceProp properties;
-  HR_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device));
-  std::snprintf(out.card, sizeof out.card, "%s", properties.name);
-  out.num_sms = properties.multiProcessorCount;
-  out.l2_bytes = static_cast<uint64_t>(properties.l2CacheSize);
-  out.memory_bytes = properties.totalGlobalMem;
-  HR_RETURN_IF_CUDA_ERROR(cudaDriverGetVersion(&out.driver_cuda));
-  return cudaRuntimeGetVersion(&out.runtime_cuda);
-}
-
-cudaError_t measure_memory(Meter& meter, std::byte* set, uint32_t* spare, DeviceRoof& out) {
+cudaError_t measure_memory(Meter& meter, int processors, std::byte* set, uint32_t* spare, DeviceRoof& out) {
   double seconds = 0;
   const auto* words = reinterpret_cast<const uint4*>(set);
-  const int blocks = out.num_sms * 4;  // all threads that fit
+  const int blocks = processors * 4;  // all threads that fit
   HR_RETURN_IF_CUDA_ERROR(meter.median_seconds(
       [&](cudaStream_t stream) {
         read_all<<<blocks, kReadThreads, 0, stream>>>(words, kSetBytes / sizeof(uint4), spare);
@@ -165,8 +154,7 @@ cudaError_t measure_memory(Meter& meter, std::byte* set, uint32_t* spare, Device
   return cudaSuccess;
 }
 
-cudaError_t measure_launches(Meter& meter, DeviceRoof& out) {
-  const int blocks = out.num_sms;
+cudaError_t measure_launches(Meter& meter, int blocks, DeviceRoof& out) {
   const auto overlapped = [&](cudaStream_t stream) {
     for (int i = 0; i < kEmptyKernels; ++i) launch(empty_kernel, blocks, 256, 0, stream);
     return cudaPeekAtLastError();
@@ -318,17 +306,18 @@ cudaError_t measure_products(Meter& meter, std::byte* set, DeviceRoof& out) {
 cudaError_t measure_roof(int device, DeviceRoof& out) {
   out = DeviceRoof{};
   HR_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
-  HR_RETURN_IF_CUDA_ERROR(describe(device, out));
+  int processors = 0;
+  HR_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
   Stream stream;
   Buffer set, spare;
   HR_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream.handle, cudaStreamNonBlocking));
   HR_RETURN_IF_CUDA_ERROR(cudaMalloc(reinterpret_cast<void**>(&set.data), kSetBytes));
   HR_RETURN_IF_CUDA_ERROR(cudaMalloc(reinterpret_cast<void**>(&spare.data), sizeof(uint32_t)));
-  fill_random<<<out.num_sms * 4, 512, 0, stream.handle>>>(reinterpret_cast<uint2*>(set.data), kSetBytes / sizeof(uint2));
+  fill_random<<<processors * 4, 512, 0, stream.handle>>>(reinterpret_cast<uint2*>(set.data), kSetBytes / sizeof(uint2));
   HR_RETURN_IF_CUDA_ERROR(cudaPeekAtLastError());
   Meter meter(stream.handle);
-  HR_RETURN_IF_CUDA_ERROR(measure_memory(meter, set.data, reinterpret_cast<uint32_t*>(spare.data), out));
-  HR_RETURN_IF_CUDA_ERROR(measure_launches(meter, out));
+  HR_RETURN_IF_CUDA_ERROR(measure_memory(meter, processors, set.data, reinterpret_cast<uint32_t*>(spare.data), out));
+  HR_RETURN_IF_CUDA_ERROR(measure_launches(meter, processors, out));
   return measure_products(meter, set.data, out);
 }
 
