@@ -97,6 +97,7 @@ template <int kUnits, int kTiles, class Y>
 __device__ void store_sums(const Product& product, const float* partial, int unit, int end_unit, RowsOf<Y> y) {
   constexpr int kRows = kUnits * kUnitRows, kTokens = kTiles * kTileTokens;
   const int first = unit * kUnitRows, rows = min(kRows, min(end_unit * kUnitRows, product.rows) - first);
+#pragma unroll 1
   for (int i = threadIdx.x; i < kRows * product.tokens; i += kThreads) {
     const int token = i / kRows, row = i % kRows;
     if (row >= rows) continue;
