@@ -1,8 +1,12 @@
-// matmul_bf16 and matmul on cuBLASLt: bound by the tensor cores for long prompts, by reading the weight for small batches. Without the
-// library both rows are absent and cublaslt_missing() says why.
+// The rows of matmul_bf16 and matmul. By default cuBLASLt multiplies many tokens and stream_matmul few; a step's number of tokens is known
+// to run() alone, so that one row has both. The rows below are row-invariant: for --deterministic, and where the library is missing, whose
+// rows are then absent (cublaslt_missing() says why).
 #include "kernels/cuda/matmul.h"
 
 #include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/matmul_f32.h"
+#include "kernels/cuda/matmul_stream.h"
+#include "kernels/cuda/matmul_tile.h"
 #include "ops/matmul.h"
 
 namespace headrace::cuda {
@@ -26,7 +30,7 @@ const void* narrow_bias(const StepContext& step, const NodeArgs& args) {
   return narrow;
 }
 
-void run_library(const StepContext& step, const NodeArgs& args, Team&) {
+void library_matmul(const StepContext& step, const NodeArgs& args) {
   const TensorView& x = args.inputs[0].tensor;
   const TensorView& y = args.outputs[0].tensor;
   if (y.elements() == 0) return;
@@ -44,35 +48,72 @@ void run_library(const StepContext& step, const NodeArgs& args, Team&) {
                   stream_of(step));
 }
 
+// Rows that tensor cores can load 16 bytes at a time, what the library's bf16 kernels are made for.
+bool rows_aligned(const NodeArgs& args) {
+  const auto aligned = [](const TensorView& view) {
+    return view.strides[0] * int64_t(dtype_bytes(view.dtype)) % 16 == 0 && reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
+  };
+  return args.inputs[0].tensor.dims[1] % 8 == 0 && aligned(args.inputs[0].tensor) && aligned(args.outputs[0].tensor);
+}
+
+void run_fastest_bf16(const StepContext& step, const NodeArgs& args, Team&) {
+  if (streams(args)) return stream_matmul(step, args);
+  return rows_aligned(args) ? library_matmul(step, args) : tile_matmul(step, args);
+}
+void run_invariant_bf16(const StepContext& step, const NodeArgs& args, Team&) {
+  return streams(args) ? stream_matmul(step, args) : tile_matmul(step, args);
+}
+void run_fastest_f32(const StepContext& step, const NodeArgs& args, Team&) { library_matmul(step, args); }
+void run_invariant_f32(const StepContext& step, const NodeArgs& args, Team&) { f32_matmul(step, args); }
+
 size_t library_scratch(const NodeSizes& sizes, int) {
   const bool narrow = sizes.inputs.size() > 2 && sizes.outputs[0].dtype == DType::bf16;
   return kMatmulWorkspaceBytes + (narrow ? size_t(sizes.inputs[2].shape[0].constant()) * sizeof(__nv_bfloat16) : 0);
 }
 
-bool library_takes_bf16(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs&) {
-  const DType out = outputs[0].dtype;
-  if (out == DType::bf16 && inputs.size() > 2 && inputs[2].format != Format::bf16) return false;
-  return inputs[0].dtype == DType::bf16 && inputs[1].format == Format::bf16 && (out == DType::f32 || out == DType::bf16);
+bool bf16_operands(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs&) {
+  return inputs[0].dtype == DType::bf16 && inputs[1].format == Format::bf16 &&
+         (outputs[0].dtype == DType::f32 || outputs[0].dtype == DType::bf16);
+}
+// A bias is narrowed for a bf16 output, which must not round it.
+bool library_operands(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  if (outputs[0].dtype == DType::bf16 && inputs.size() > 2 && inputs[2].format != Format::bf16) return false;
+  return bf16_operands(inputs, outputs, attrs);
+}
+bool f32_operands(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs&) {
+  return inputs[0].dtype == DType::f32 && outputs[0].dtype == DType::f32;
 }
 
-constexpr Kernel library_row(WeightLayout layout) {
-  return {.name = "cuda_cublaslt",
-          .device = DeviceKind::cuda,
-          .priority = 2,
-          .row_invariant = false,
-          .layout = layout,
-          .supports = layout == WeightLayout::row_major ? library_takes_bf16 : nullptr,
-          .scratch_bytes = library_scratch,
-          .run = run_library};
-}
-
-const PluginKernel kLibraryRows[] = {
-    {"matmul_bf16", library_row(WeightLayout::row_major)},
-    {"matmul", library_row(WeightLayout::dense_f32)},
+// Those of the library last.
+const PluginKernel kRows[] = {
+    {"matmul_bf16", {.name = "cuda_mma", .device = DeviceKind::cuda, .supports = bf16_operands, .run = run_invariant_bf16}},
+    {"matmul",
+     {.name = "cuda_fma",
+      .device = DeviceKind::cuda,
+      .layout = WeightLayout::dense_f32,
+      .supports = f32_operands,
+      .run = run_invariant_f32}},
+    {"matmul_bf16",
+     {.name = "cuda_cublaslt",
+      .device = DeviceKind::cuda,
+      .priority = 1,
+      .row_invariant = false,
+      .supports = library_operands,
+      .scratch_bytes = library_scratch,
+      .run = run_fastest_bf16}},
+    {"matmul",
+     {.name = "cuda_cublaslt",
+      .device = DeviceKind::cuda,
+      .priority = 1,
+      .row_invariant = false,
+      .layout = WeightLayout::dense_f32,
+      .supports = f32_operands,
+      .scratch_bytes = library_scratch,
+      .run = run_fastest_f32}},
 };
 
 }  // namespace
 
-KernelRows matmul_rows() { return {kLibraryRows, cublaslt_missing().empty() ? 2 : 0}; }
+KernelRows matmul_rows() { return {kRows, cublaslt_missing().empty() ? 4 : 2}; }
 
 }  // namespace headrace::cuda
