@@ -175,12 +175,15 @@ class Calls {
   void operator()(cublasStatus_t status, const char* what) {
     if (status == CUBLAS_STATUS_SUCCESS || !failure_.empty()) return;
     failure_ = std::string("cuBLASLt: ") + what + ": status " + std::to_string(int(status));
+    unsupported_ = status == CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  bool unsupported() const { return unsupported_; }  // the first bad status said so
   bool ok() const { return failure_.empty(); }
   const std::string& failure() const { return failure_; }
 
  private:
   std::string failure_;
+  bool unsupported_ = false;
 };
 
 cublasLtHandle_t handle_of(int device, Calls& calls) {
@@ -293,13 +296,12 @@ Key key_of(MatmulShape shape, const MatmulOperands& operands) {
   return key;
 }
 
-bool keep_failure(const Calls& calls, const MatmulShape& shape) {
+void keep_failure(const Calls& calls, const MatmulShape& shape) {
   std::string& failure = state().failure;
   if (failure.empty()) {
     failure = calls.failure() + ", for N=" + std::to_string(shape.n) + " K=" + std::to_string(shape.k) +
               " T=" + std::to_string(shape.tokens);
   }
-  return false;
 }
 
 }  // namespace
@@ -321,10 +323,11 @@ bool cublaslt_matmul(const MatmulShape& shape, const MatmulOperands& operands, c
   Calls calls;
   const cublasLtHandle_t handle = handle_of(key.device, calls);
   const Product* product = calls.ok() ? find_product(handle, key, operands, calls) : nullptr;
-  if (product == nullptr) return keep_failure(calls, shape);
-  set_operands(*product, shape.tokens, operands, calls);
+  if (product != nullptr) set_operands(*product, shape.tokens, operands, calls);
   if (calls.ok()) calls(launch_product(handle, *product, product->algorithm, operands, stream), "a product");
-  return calls.ok() || keep_failure(calls, shape);
+  if (calls.unsupported()) return false;
+  if (!calls.ok()) keep_failure(calls, shape);
+  return true;
 }
 
 std::string take_cublaslt_failure() {

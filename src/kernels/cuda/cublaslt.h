@@ -46,7 +46,8 @@ struct MatmulOperands {
 const std::string& cublaslt_missing();
 // Makes the library's handle for the current device, which allocates: to be called before a step is captured.
 void prepare_cublaslt();
-// Whether the product was launched. If not, take_cublaslt_failure() says why.
+// False where the library has no algorithm for these operands: nothing was launched, and somebody else must. Every other failure is the
+// step's: take_cublaslt_failure() says what.
 bool cublaslt_matmul(const MatmulShape& shape, const MatmulOperands& operands, cudaStream_t stream);
 // The first failure since the last call, for the step's error; empty when there was none.
 std::string take_cublaslt_failure();

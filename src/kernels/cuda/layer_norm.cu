@@ -78,8 +78,8 @@ void run(const StepContext& step, const NodeArgs& args, Team&) {
             .residual = {},
             .sum = {},
             .y = rows_of<float>(y),
-            .weight = reinterpret_cast<const float*>(args.inputs[kFused ? 2 : 1].weight.data),
-            .bias = reinterpret_cast<const float*>(args.inputs[kFused ? 3 : 2].weight.data),
+            .weight = vector_of(args.inputs[kFused ? 2 : 1]),
+            .bias = vector_of(args.inputs[kFused ? 3 : 2]),
             .columns = int(columns),
             .eps = args.attrs.as<ops::LayerNormAttrs>().eps};
   if constexpr (kFused) {

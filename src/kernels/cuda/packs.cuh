@@ -16,6 +16,11 @@ inline bool packs_aligned(const TensorView& view, int64_t columns) {
   return columns % kPack == 0 && pitch % 16 == 0 && reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
 }
 
+// A vector's floats, be it a weight or a constant of a graph.
+inline const float* vector_of(const Arg& arg) {
+  return arg.weight.data != nullptr ? reinterpret_cast<const float*>(arg.weight.data) : arg.tensor.as<float>();
+}
+
 // Calls function.operator()<T>() for the float type `dtype`, f32 or bf16: supports() keeps others away.
 template <class Function>
 void dispatch_float(DType dtype, Function&& function) {

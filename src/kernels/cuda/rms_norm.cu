@@ -99,7 +99,7 @@ void run(const StepContext& step, const NodeArgs& args, Team&) {
                       .residual = {},
                       .sum = {},
                       .y = rows_of<Y>(y),
-                      .weight = reinterpret_cast<const float*>(args.inputs[kFused ? 2 : 1].weight.data),
+                      .weight = vector_of(args.inputs[kFused ? 2 : 1]),
                       .columns = int(columns),
                       .heads = attrs.heads,
                       .eps = attrs.eps,
