@@ -427,9 +427,10 @@ struct KvVector {
   std::byte* scale;  // of an i8 pool
 };
 
-// use(index of the vector's first number in a HostKv's arrays, key, value), for each token and head of a pool.
+// use(index of the vector's first number in a HostKv's arrays, key, value), for each token and head of a pool: keys lie
+// number-major on the CPU, token-major on CUDA.
 template <class Use>
-void each_vector(const KvView& view, Use use) {
+void each_vector(DeviceKind device, const KvView& view, Use use) {
   const auto size = static_cast<int64_t>(dtype_bytes(view.spec.dtype));
   const int64_t dim = view.spec.head_dim;
   const int64_t numbers = (kKvBlockTokens * dim * size + 63) / 64 * 64;  // bytes of a head's keys, and of its values
@@ -440,8 +441,10 @@ void each_vector(const KvView& view, Use use) {
     for (int64_t head = 0; head < view.spec.heads; ++head, keys += 2 * (numbers + scales)) {
       std::byte* values = keys + numbers + scales;
       for (int64_t place = 0; place < kKvBlockTokens; ++place, index += dim) {
-        use(index, KvVector{keys + place * size, kKvBlockTokens * size, keys + numbers + place * 4},
-            KvVector{values + place * dim * size, size, values + numbers + place * 4});
+        const KvVector key = device == DeviceKind::cuda
+                                 ? KvVector{keys + place * dim * size, size, keys + numbers + place * 4}
+                                 : KvVector{keys + place * size, kKvBlockTokens * size, keys + numbers + place * 4};
+        use(index, key, KvVector{values + place * dim * size, size, values + numbers + place * 4});
       }
     }
   }
@@ -495,7 +498,7 @@ void KernelMemory::add_input(const CaseData& data, const Kernel& kernel, const H
     const auto own = [&](const std::byte* first, size_t size) {
       std::fill_n(block.owned.begin() + static_cast<int64_t>(kGuardBytes) + (first - block.data), size, true);
     };
-    each_vector(arg.kv, [&](int64_t i, const KvVector& key, const KvVector& val) {
+    each_vector(device_, arg.kv, [&](int64_t i, const KvVector& key, const KvVector& val) {
       store_vector(kv.spec, &kv.keys[i], key);
       store_vector(kv.spec, &kv.values[i], val);
       for (const KvVector& vector : {key, val}) {
@@ -572,7 +575,7 @@ HostTensor KernelMemory::input_tensor(int index) const {
 HostKv KernelMemory::input_kv(int index) const {
   const KvView& view = inputs_[index].kv;
   HostKv kv{view.spec, view.num_blocks, {}, {}};
-  each_vector(view, [&](int64_t, const KvVector& key, const KvVector& value) {
+  each_vector(device_, view, [&](int64_t, const KvVector& key, const KvVector& value) {
     load_vector(view.spec, key, kv.keys);
     load_vector(view.spec, value, kv.values);
   });

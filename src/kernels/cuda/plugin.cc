@@ -3,8 +3,11 @@
 
 #include <vector>
 
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/kv_write.h"
 #include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rope.h"
 #include "kernels/cuda/rows.h"
 
 namespace headrace::cuda {
@@ -60,7 +63,7 @@ const char* last_error() { return cudaGetErrorString(t_last_error); }
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
     std::vector<PluginKernel> joined;
-    for (const KernelRows& list : {rms_norm_rows(), elementwise_rows(), rows_rows()}) {
+    for (const KernelRows& list : {rms_norm_rows(), elementwise_rows(), rows_rows(), rope_rows(), kv_write_rows(), attention_rows()}) {
       joined.insert(joined.end(), list.rows, list.rows + list.count);
     }
     return joined;
