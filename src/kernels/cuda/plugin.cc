@@ -5,15 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/attention_plain.h"
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/kv_write.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/logprobs.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/pool.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/roof.h"
+#include "kernels/cuda/rope.h"
 #include "kernels/cuda/rope_kv_write.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sample.h"
@@ -139,7 +141,7 @@ const std::vector<PluginKernel>& all_kernels() {
     std::vector<PluginKernel> joined;
     for (const KernelRows& list :
          {matmul_rows(), rms_norm_rows(), layer_norm_rows(), elementwise_rows(), rows_rows(), pool_rows(), rope_kv_write_rows(),
-          attention_plain_rows(), sample_rows(), logprobs_rows()}) {
+          rope_rows(), kv_write_rows(), attention_rows(), sample_rows(), logprobs_rows()}) {
       joined.insert(joined.end(), list.rows, list.rows + list.count);
     }
     return joined;

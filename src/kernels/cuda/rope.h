@@ -2,5 +2,5 @@
 #include "kernels/cuda/launch.cuh"
 
 namespace headrace::cuda {
-KernelRows attention_plain_rows();
+KernelRows rope_rows();
 }

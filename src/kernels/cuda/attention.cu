@@ -1,0 +1,51 @@
+// The rows of attention and attention_ragged: which kernel takes which types, and how the op's arguments reach the device.
+#include "kernels/cuda/attention.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_generic.h"
+
+namespace headrace::cuda {
+
+AttentionShape shape_of(const ops::AttentionAttrs& attrs) {
+  AttentionShape shape{.heads = attrs.heads,
+                       .kv_heads = attrs.kv_heads,
+                       .group = attrs.heads / attrs.kv_heads,
+                       .head_dim = attrs.head_dim,
+                       .scale = attrs.scale,
+                       .softcap = attrs.softcap,
+                       .window = attrs.window,
+                       .causal = attrs.causal,
+                       .has_sinks = !attrs.sinks.empty(),
+                       .sinks = {}};
+  std::copy(attrs.sinks.begin(), attrs.sinks.end(), shape.sinks);
+  return shape;
+}
+
+Sequences sequences_of(const NodeArgs& args) {
+  const TensorView& table = args.inputs[4].tensor;
+  return {args.inputs[2].tensor.as<int32_t>(), args.inputs[3].tensor.as<int32_t>(), table.as<int32_t>(), int(table.dims[0]),
+          table.strides[0]};
+}
+
+namespace {
+
+bool supports_generic(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  return is_activation(inputs[0].dtype) && outputs[0].dtype == inputs[0].dtype && attrs.as<ops::AttentionAttrs>().sinks.size() <= kMaxSinks;
+}
+
+bool supports_ragged(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  return supports_generic(inputs, outputs, attrs) && inputs[1].dtype == inputs[0].dtype && inputs[2].dtype == inputs[0].dtype;
+}
+
+const PluginKernel kRows[] = {
+    {"attention", {.name = "cuda_generic", .device = DeviceKind::cuda, .supports = supports_generic, .run = run_attention_generic}},
+    {"attention_ragged", {.name = "cuda_generic", .device = DeviceKind::cuda, .supports = supports_ragged, .run = run_attention_ragged}},
+};
+
+}  // namespace
+
+KernelRows attention_rows() { return {kRows, int(std::size(kRows))}; }
+
+}  // namespace headrace::cuda
