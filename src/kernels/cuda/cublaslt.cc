@@ -111,6 +111,8 @@ const Library& library() {
 
 // ---- one product -----------------------------------------------------------------------------------------------
 
+size_t workspace_bytes(const MatmulShape& shape) { return matmul_workspace_bytes(shape.n, shape.tokens); }
+
 cudaDataType data_type(DType dtype) { return dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF; }
 
 // The largest power of two, up to what kernels ask for, that divides every address of a matrix's rows.
@@ -232,7 +234,7 @@ std::vector<cublasLtMatmulAlgo_t> guesses(cublasLtHandle_t handle, const Product
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     calls(lt.MatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), "attribute of the preference");
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kMatmulWorkspaceBytes});
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{workspace_bytes(key.shape)});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, row_alignment(nullptr, key.shape.k, key.shape.dtype));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.x_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.y_alignment);
@@ -254,10 +256,10 @@ std::vector<cublasLtMatmulAlgo_t> guesses(cublasLtHandle_t handle, const Product
 }
 
 cublasStatus_t launch_product(cublasLtHandle_t handle, const Product& product, const cublasLtMatmulAlgo_t& algorithm,
-                              const MatmulOperands& operands, cudaStream_t stream) {
+                              const MatmulOperands& operands, size_t workspace, cudaStream_t stream) {
   const float one = 1.0f, zero = 0.0f;
   return library().Matmul(handle, product.operation, &one, operands.weight, product.weight, operands.x, product.x, &zero, operands.y,
-                          product.y, operands.y, product.y, &algorithm, operands.workspace, kMatmulWorkspaceBytes, stream);
+                          product.y, operands.y, product.y, &algorithm, operands.workspace, workspace, stream);
 }
 
 // The plan's algorithm for the product. False where the plan has none, or one that the library does not take for these operands.
@@ -269,7 +271,7 @@ bool planned_algorithm(cublasLtHandle_t handle, const Key& key, Product& product
   cublasLtMatmulHeuristicResult_t result{};
   return library().MatmulAlgoCheck(handle, product.operation, product.weight, product.x, product.y, product.y, &product.algorithm,
                                    &result) == CUBLAS_STATUS_SUCCESS &&
-         result.workspaceSize <= kMatmulWorkspaceBytes;
+         result.workspaceSize <= workspace_bytes(key.shape);
 }
 
 // The kept product of `key`, or a new one with the plan's algorithm or the library's first guess. Null after an error.
@@ -324,7 +326,9 @@ bool cublaslt_matmul(const MatmulShape& shape, const MatmulOperands& operands, c
   const cublasLtHandle_t handle = handle_of(key.device, calls);
   const Product* product = calls.ok() ? find_product(handle, key, operands, calls) : nullptr;
   if (product != nullptr) set_operands(*product, shape.tokens, operands, calls);
-  if (calls.ok()) calls(launch_product(handle, *product, product->algorithm, operands, stream), "a product");
+  if (calls.ok()) {
+    calls(launch_product(handle, *product, product->algorithm, operands, workspace_bytes(shape), stream), "a product");
+  }
   if (calls.unsupported()) return false;
   if (!calls.ok()) keep_failure(calls, shape);
   return true;
@@ -338,6 +342,11 @@ std::string take_cublaslt_failure() {
 int64_t matmul_bucket(int64_t tokens) {
   const int64_t step = tokens <= 64 ? 16 : tokens <= 512 ? 64 : 128;
   return (tokens + step - 1) / step * step;
+}
+
+size_t matmul_workspace_bytes(int64_t n, int64_t tokens) {
+  constexpr int64_t kMost = int64_t{32} << 20, kPartialOutputs = 16;
+  return size_t(std::min(kMost, kPartialOutputs * n * matmul_bucket(tokens) * int64_t(sizeof(float))));
 }
 
 // ---- the plan --------------------------------------------------------------------------------------------------
@@ -459,7 +468,8 @@ class TuningBench {
     weights_ = device_memory(weight_bytes_ * copies_);
     bias_ = device_memory(size_t(shape.n) * sizeof(float));
     y_ = device_memory(size_t(shape.tokens * shape.n) * dtype_bytes(shape.out));
-    workspace_ = device_memory(kMatmulWorkspaceBytes);
+    workspace_size_ = workspace_bytes(shape);
+    workspace_ = device_memory(workspace_size_);
     ok_ = x_ && weights_ && bias_ && y_ && workspace_ && fill(x_.get(), x_bytes, shape.dtype) &&
           fill(weights_.get(), weight_bytes_ * copies_, shape.dtype) && fill(bias_.get(), size_t(shape.n) * sizeof(float), shape.out) &&
           cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess && cudaEventCreate(&begin_) == cudaSuccess &&
@@ -494,7 +504,7 @@ class TuningBench {
     for (int i = 0; i < count && ok; ++i) {
       MatmulOperands now = operands_;
       now.weight = static_cast<const char*>(weights_.get()) + next_++ % copies_ * weight_bytes_;
-      ok = launch_product(handle, product, algorithm, now, stream_) == CUBLAS_STATUS_SUCCESS;
+      ok = launch_product(handle, product, algorithm, now, workspace_size_, stream_) == CUBLAS_STATUS_SUCCESS;
     }
     float milliseconds = 0;
     ok = cudaEventRecord(end_, stream_) == cudaSuccess && ok;
@@ -502,7 +512,7 @@ class TuningBench {
     return ok ? 1000.0 * double(milliseconds) / count : -1.0;
   }
 
-  size_t weight_bytes_ = 0, copies_ = 1, next_ = 0;
+  size_t weight_bytes_ = 0, copies_ = 1, next_ = 0, workspace_size_ = 0;
   DeviceMemory x_, weights_, bias_, y_, workspace_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;

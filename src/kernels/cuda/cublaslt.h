@@ -19,8 +19,6 @@
 
 namespace headrace::cuda {
 
-inline constexpr size_t kMatmulWorkspaceBytes = size_t{32} << 20;
-
 // What decides on an algorithm. `dtype` is that of x and the weight, f32 or bf16; the bias has the type of the output.
 struct MatmulShape {
   DType dtype = DType::bf16;
@@ -39,7 +37,7 @@ struct MatmulOperands {
   const void* bias;  // null without
   void* y;
   int64_t y_stride;
-  void* workspace;  // kMatmulWorkspaceBytes
+  void* workspace;  // matmul_workspace_bytes()
 };
 
 // Why the library cannot be used; empty where it can. Opens it at the first call.
@@ -54,6 +52,8 @@ std::string take_cublaslt_failure();
 
 // The number of tokens whose algorithm serves `tokens`.
 int64_t matmul_bucket(int64_t tokens);
+// What algorithms for an output [tokens, n] may use: room for sixteen partial outputs, 32 MiB at most. Grows with the tokens.
+size_t matmul_workspace_bytes(int64_t n, int64_t tokens);
 // Replaces the loaded plan. False with the reason in `why` for a file that cannot be read, is not a plan or is another version's.
 bool load_matmul_plan(const char* path, std::string* why);
 bool save_matmul_plan(const char* path, std::string* why);

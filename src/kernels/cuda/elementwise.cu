@@ -28,7 +28,7 @@ __device__ float apply(const UnaryAttrs& attrs, float x) {
     case UnaryKind::gelu_erf: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
     case UnaryKind::gelu_tanh:
       return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * fmaf(0.044715f * x * x, x, x)));
-    case UnaryKind::relu: return x > 0.0f ? x : 0.0f;
+    case UnaryKind::relu: return x < 0.0f ? 0.0f : x;  // NaN stays
     case UnaryKind::softcap: return attrs.alpha * tanhf(x / attrs.alpha);
     default: return 0.0f;  // supports() keeps others away
   }

@@ -21,10 +21,17 @@ __global__ void __launch_bounds__(kThreads) narrow_bias_kernel(const float* bias
   if (i < count) narrow[i] = __float2bfloat16_rn(bias[i]);
 }
 
-// In the scratch behind the workspace.
+// The scratch: the narrow bias, if there is one, then the library's workspace, aligned as the library asks.
+constexpr size_t kWorkspaceAlignment = 256;
+size_t narrow_bytes(bool narrow, int64_t count) { return narrow ? size_t(count) * sizeof(__nv_bfloat16) : 0; }
+void* workspace_of(std::byte* after_bias) {
+  const auto address = reinterpret_cast<uintptr_t>(after_bias);
+  return after_bias + (kWorkspaceAlignment - address % kWorkspaceAlignment) % kWorkspaceAlignment;
+}
+
 const void* narrow_bias(const StepContext& step, const NodeArgs& args) {
   const WeightView& bias = args.inputs[2].weight;
-  auto* narrow = reinterpret_cast<__nv_bfloat16*>(args.scratch + kMatmulWorkspaceBytes);
+  auto* narrow = reinterpret_cast<__nv_bfloat16*>(args.scratch);
   launch(narrow_bias_kernel, unsigned((bias.columns + kThreads - 1) / kThreads), kThreads, 0, stream_of(step),
          reinterpret_cast<const float*>(bias.data), int(bias.columns), narrow);
   return narrow;
@@ -35,9 +42,9 @@ bool library_matmul(const StepContext& step, const NodeArgs& args) {
   const TensorView& x = args.inputs[0].tensor;
   const TensorView& y = args.outputs[0].tensor;
   if (y.elements() == 0) return true;
-  const bool has_bias = args.inputs.size() > 2;
+  const bool has_bias = args.inputs.size() > 2, narrow = has_bias && y.dtype == DType::bf16;
   const void* bias = nullptr;
-  if (has_bias) bias = y.dtype == DType::f32 ? args.inputs[2].weight.data : narrow_bias(step, args);
+  if (has_bias) bias = narrow ? narrow_bias(step, args) : args.inputs[2].weight.data;
   return cublaslt_matmul({.dtype = x.dtype, .out = y.dtype, .bias = has_bias, .n = y.dims[1], .k = x.dims[1], .tokens = y.dims[0]},
                   {.x = x.data,
                    .x_stride = x.strides[0],
@@ -45,7 +52,7 @@ bool library_matmul(const StepContext& step, const NodeArgs& args) {
                    .bias = bias,
                    .y = y.data,
                    .y_stride = y.strides[0],
-                   .workspace = args.scratch},
+                   .workspace = workspace_of(args.scratch + narrow_bytes(narrow, y.dims[1]))},
                   stream_of(step));
 }
 
@@ -70,8 +77,9 @@ void run_fastest_f32(const StepContext& step, const NodeArgs& args, Team&) {
 void run_invariant_f32(const StepContext& step, const NodeArgs& args, Team&) { f32_matmul(step, args); }
 
 size_t library_scratch(const NodeSizes& sizes, int) {
-  const bool narrow = sizes.inputs.size() > 2 && sizes.outputs[0].dtype == DType::bf16;
-  return kMatmulWorkspaceBytes + (narrow ? size_t(sizes.inputs[2].shape[0].constant()) * sizeof(__nv_bfloat16) : 0);
+  const ValueType& y = sizes.outputs[0];
+  const int64_t tokens = y.shape[0].eval(sizes.bindings), n = y.shape[1].eval(sizes.bindings);
+  return narrow_bytes(sizes.inputs.size() > 2 && y.dtype == DType::bf16, n) + kWorkspaceAlignment + matmul_workspace_bytes(n, tokens);
 }
 
 bool bf16_operands(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs&) {
