@@ -444,6 +444,7 @@ class StepGraphs final : public GraphRunner {
   StepGraphs(const Scope& scope, const Scope::Step& step, const std::vector<Value>& values, RunBudget& budget)
       : scope_(scope), step_(step), values_(values), budget_(budget) {}
   Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
+    HR_RETURN_IF_ERROR(budget_.count_nodes(1));
     for (const HeldGraph& held : step_.graphs) {
       if (held.graph != &graph) continue;
       const size_t wanted = held.compiled->num_inputs();

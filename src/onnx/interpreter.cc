@@ -210,6 +210,8 @@ class StepGraphs final : public GraphRunner {
  public:
   StepGraphs(Run& run, const Body::Step& step, const Frame& frame) : run_(run), step_(step), frame_(frame) {}
   Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
+    // A body without a node counts too, or its loop would never end.
+    HR_RETURN_IF_ERROR(run_.budget().count_nodes(1));
     for (const auto& [known, body] : step_.graphs) {
       if (known == &graph) return run_.body(*body, std::move(inputs), &frame_);
     }

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "onnx/infer.h"
+#include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
 namespace {
@@ -29,53 +29,23 @@ Status run_if(OpContext& context) {
 }
 
 // Tensors of one type and shape, side by side along a new axis. `axis` counts in the result.
-Result<Tensor> stack(const std::vector<Tensor>& slices, int axis) {
-  const Tensor& first = slices.front();
-  for (const Tensor& slice : slices) {
-    if (slice.dtype() != first.dtype() || slice.dims() != first.dims()) {
-      return error(Code::malformed, "what is collected: want {} [{}] in each turn, got {} [{}]", dtype_name(first.dtype()), fmt::join(first.dims(), ", "),
-                   dtype_name(slice.dtype()), fmt::join(slice.dims(), ", "));
-    }
+Result<Tensor> stack(OpContext& context, std::vector<Tensor> slices, int axis) {
+  for (Tensor& slice : slices) {
+    Dims dims = slice.dims();
+    dims.insert(dims.begin() + std::min(axis, slice.rank()), 1);
+    slice = slice.reshaped(std::move(dims));
   }
-  Dims dims = first.dims();
-  dims.insert(dims.begin() + axis, static_cast<int64_t>(slices.size()));
-  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
-  Tensor result(first.dtype(), dims);
-  int64_t outer = 1;
-  for (int i = 0; i < axis; ++i) outer *= dims[static_cast<size_t>(i)];
-  const int64_t inner = outer == 0 ? 0 : first.elements() / std::max<int64_t>(outer, 1);
-  const auto turns = static_cast<int64_t>(slices.size());
-  for (int64_t o = 0; o < outer; ++o) {
-    for (int64_t t = 0; t < turns; ++t) {
-      const Tensor& slice = slices[static_cast<size_t>(t)];
-      if (first.dtype() == DType::string) {
-        std::copy_n(slice.data<std::string>() + o * inner, inner, result.data<std::string>() + (o * turns + t) * inner);
-      } else {
-        const auto size = static_cast<int64_t>(dtype_bytes(first.dtype()));
-        std::memcpy(result.raw() + (o * turns + t) * inner * size, slice.raw() + o * inner * size, static_cast<size_t>(inner * size));
-      }
-    }
-  }
-  return result;
+  auto all = concatenated(context, slices, axis);
+  if (!all) return tl::unexpected(all.error().with_context("what is collected in each turn"));
+  return all;
 }
 
 // The tensor at `index` along `axis`.
-Tensor slice_at(const Tensor& tensor, int axis, int64_t index) {
+Result<Tensor> slice_at(OpContext& context, const Tensor& tensor, int axis, int64_t index) {
+  HR_ASSIGN_OR_RETURN(const Tensor slice, part_of(context, tensor, axis, index, 1));
   Dims dims = tensor.dims();
   dims.erase(dims.begin() + axis);
-  Tensor slice(tensor.dtype(), dims);
-  int64_t outer = 1;
-  for (int i = 0; i < axis; ++i) outer *= tensor.dim(i);
-  const int64_t inner = slice.elements() / std::max<int64_t>(outer, 1), length = tensor.dim(axis);
-  for (int64_t o = 0; o < outer; ++o) {
-    if (tensor.dtype() == DType::string) {
-      std::copy_n(tensor.data<std::string>() + (o * length + index) * inner, inner, slice.data<std::string>() + o * inner);
-    } else {
-      const auto size = static_cast<int64_t>(dtype_bytes(tensor.dtype()));
-      std::memcpy(slice.raw() + o * inner * size, tensor.raw() + (o * length + index) * inner * size, static_cast<size_t>(inner * size));
-    }
-  }
-  return slice;
+  return slice.reshaped(std::move(dims));
 }
 
 Result<Tensor> tensor_of(Value value, const char* what) {
@@ -132,7 +102,7 @@ Status run_loop(OpContext& context) {
       context.set(output, empty_collection(body->outputs[carried + 1 + i]));
       continue;
     }
-    HR_ASSIGN_OR_RETURN(Tensor all, stack(collected[i], 0));
+    HR_ASSIGN_OR_RETURN(Tensor all, stack(context, std::move(collected[i]), 0));
     context.set(output, std::move(all));
   }
   return {};
@@ -158,7 +128,8 @@ Result<std::vector<Value>> scan(OpContext& context, const Graph& body, std::vect
     for (Value& value : state) inputs.push_back(std::move(value));
     for (size_t i = 0; i < scanned; ++i) {
       const bool backward = i < input_backward.size() && input_backward[i] != 0;
-      inputs.push_back(slice_at(sequences[i], axes[i], backward ? length - 1 - turn : turn));
+      HR_ASSIGN_OR_RETURN(Tensor slice, slice_at(context, sequences[i], axes[i], backward ? length - 1 - turn : turn));
+      inputs.push_back(std::move(slice));
     }
     HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, context.graphs().run(body, std::move(inputs)));
     for (size_t i = 0; i < carried; ++i) state[i] = std::move(outputs[i]);
@@ -174,7 +145,7 @@ Result<std::vector<Value>> scan(OpContext& context, const Graph& body, std::vect
     }
     if (i < output_backward.size() && output_backward[i] != 0) std::ranges::reverse(collected[i]);
     HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(i < output_axes.size() ? output_axes[i] : 0, collected[i].front().rank() + 1));
-    HR_ASSIGN_OR_RETURN(Tensor all, stack(collected[i], axis));
+    HR_ASSIGN_OR_RETURN(Tensor all, stack(context, std::move(collected[i]), axis));
     state.push_back(std::move(all));
   }
   return state;
@@ -189,14 +160,13 @@ Result<std::vector<Tensor>> tensors_from(const OpContext& context, int first) {
   return tensors;
 }
 
+// Which of the node's inputs and outputs a body's are; `fixed`: inputs before them all.
 Status check_scan(const NodeReader& context, const Graph& body, int64_t scanned, int fixed) {
-  const int64_t carried = context.num_inputs() - fixed - scanned;
-  if (scanned < 1 || carried < 0 || static_cast<int64_t>(body.inputs.size()) != context.num_inputs() - fixed ||
-      static_cast<int64_t>(body.outputs.size()) < carried) {
-    return make_status(Code::malformed, "num_scan_inputs is {}, the node has {} inputs, the body {} and {} outputs", scanned,
-                       context.num_inputs() - fixed, body.inputs.size(), body.outputs.size());
-  }
-  return {};
+  const int64_t inputs = context.num_inputs() - fixed;
+  const bool fits = scanned >= 1 && scanned <= inputs && std::ssize(body.inputs) == inputs && std::ssize(body.outputs) >= inputs - scanned;
+  if (fits) return {};
+  return make_status(Code::malformed, "num_scan_inputs: want 1 to {} for {} inputs and a body of {} and {} outputs, got {}",
+                     std::max<int64_t>(inputs, 0), inputs, body.inputs.size(), body.outputs.size(), scanned);
 }
 
 Status run_scan(OpContext& context) {
@@ -233,11 +203,9 @@ Status run_scan_batched(OpContext& context) {
     std::vector<Tensor> sequences;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].rank() < 1 || inputs[i].dim(0) != batch) return make_status(Code::malformed, "input {}: want a batch of {}", i + 1, batch);
-      if (i < carried) {
-        state.push_back(slice_at(inputs[i], 0, b));
-      } else {
-        sequences.push_back(slice_at(inputs[i], 0, b));
-      }
+      HR_ASSIGN_OR_RETURN(Tensor image, slice_at(context, inputs[i], 0, b));
+      if (i < carried) state.push_back(std::move(image));
+      else sequences.push_back(std::move(image));
     }
     HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, scan(context, *body, std::move(state), sequences, {}, backward, {}, {}));
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -247,7 +215,7 @@ Status run_scan_batched(OpContext& context) {
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].empty()) return make_status(Code::malformed, "a batch of 0");
-    HR_ASSIGN_OR_RETURN(Tensor all, stack(results[i], 0));
+    HR_ASSIGN_OR_RETURN(Tensor all, stack(context, std::move(results[i]), 0));
     context.set(static_cast<int>(i), std::move(all));
   }
   return {};
