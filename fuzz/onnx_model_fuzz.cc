@@ -71,8 +71,6 @@ void check_value(const onnx::Value& value) {
 bool holds(const onnx::Type& type, const onnx::Value& value) {
   const onnx::Tensor* tensor = value.tensor();
   if (type.kind == onnx::Type::Kind::unknown || tensor == nullptr) return true;
-  // Known: a loop that never turns collects f32 where its body declares no type, whatever is inferred.
-  if (tensor->elements() == 0 && tensor->dtype() == DType::f32) return true;
   if (type.kind != onnx::Type::Kind::tensor || type.dtype != tensor->dtype()) return false;
   if (!type.shape || tensor->elements() == 0) return true;
   if (std::ssize(*type.shape) != tensor->rank()) return false;

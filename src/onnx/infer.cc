@@ -324,6 +324,11 @@ ValueFact constant_fact(Tensor tensor) {
   return fact;
 }
 
+ValueFact fact_of(const Value& value) {
+  if (const Tensor* tensor = value.tensor()) return constant_fact(*tensor);
+  return {.type = type_of(value), .left_out = !value.has_value()};
+}
+
 // ---- shared rules
 
 Status infer_same(InferContext& context) {
