@@ -12,7 +12,7 @@
 namespace headrace::onnx {
 namespace {
 
-constexpr int64_t kMaxTaps = int64_t{1} << 24;  // of one output element
+constexpr int64_t kMaxTaps = int64_t{1} << 20, kMaxAllTaps = int64_t{1} << 24;  // of one output place along an axis, of all
 
 enum class Mode : uint8_t { nearest, linear, cubic };
 
@@ -156,7 +156,9 @@ Status resize_with(OpContext& context, const Tensor& input, const std::vector<Ax
     dims.push_back(axis.to);
     if (axis.from == 0 && axis.to > 0) return make_status(Code::malformed, "an axis of 0 cannot become {} long", axis.to);
     const double taps = options.antialias && axis.to > 0 ? 4 / std::min(axis.scale, 1.0) : 0;
-    if (taps > static_cast<double>(kMaxTaps)) return make_status(Code::resource_exhausted, "a scale of {} with antialias", axis.scale);
+    if (taps > static_cast<double>(kMaxTaps) || taps * static_cast<double>(axis.to) > static_cast<double>(kMaxAllTaps)) {
+      return make_status(Code::resource_exhausted, "a scale of {} with antialias for a length of {}", axis.scale, axis.to);
+    }
     HR_RETURN_IF_ERROR(context.graphs().charge(static_cast<uint64_t>(taps) * sizeof(Tap)));
   }
   HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, input, dims));

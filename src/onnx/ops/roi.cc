@@ -8,7 +8,7 @@ namespace headrace::onnx {
 namespace {
 
 constexpr int64_t kMostBins = int64_t{1} << 20;     // on one side of a pooled region
-constexpr int64_t kMostSamples = int64_t{1} << 20;  // of one region in all its bins
+constexpr int64_t kMostSamples = int64_t{1} << 24;  // of all regions in all their bins
 
 Status want_batch(int64_t index, int64_t batch) {
   if (index >= 0 && index < batch) return {};
@@ -130,6 +130,7 @@ Status roi_align(OpContext& context) {
     HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     const bool half = transform == "half_pixel";
     const W shift = half ? W(0.5) : W{0};
+    int64_t left = kMostSamples / (rows * columns);  // in each bin
     for (int64_t r = 0; r < dims[0]; ++r) {
       const W* roi = regions.data() + r * 4;
       const int64_t image = images->data<int64_t>()[r];
@@ -145,10 +146,11 @@ Status roi_align(OpContext& context) {
                     grid_w = ratio > 0 ? ratio : saturated<int32_t>(std::ceil(bin_w));
       const bool fits = grid_h <= kMostSamples && grid_w <= kMostSamples;
       const int64_t samples = fits ? std::max<int64_t>(grid_h, 0) * std::max<int64_t>(grid_w, 0) : 0;
-      if (!fits || samples > kMostSamples / (rows * columns)) {
-        return make_status(Code::resource_exhausted, "a region of {} by {} bins with {} by {} samples each: want {} in all", rows, columns,
-                           grid_h, grid_w, kMostSamples);
+      if (!fits || samples > left) {
+        return make_status(Code::resource_exhausted, "region {}: {} by {} bins with {} by {} samples each: want {} in all regions", r, rows,
+                           columns, grid_h, grid_w, kMostSamples);
       }
+      left -= samples;
       const int64_t count = std::max<int64_t>(samples, 1);
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
