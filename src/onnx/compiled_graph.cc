@@ -32,7 +32,7 @@ bool is_static(const ValueFact& fact) {
 }
 
 // What a plan is made for, as its key tells: the type of a tensor, nothing of a sequence or an optional.
-ValueFact fact_of(const Value& value) {
+ValueFact plan_fact_of(const Value& value) {
   if (value.tensor() != nullptr) return {.type = type_of(value)};
   return {.left_out = !value.has_value()};
 }
@@ -135,7 +135,7 @@ Result<std::shared_ptr<Section::Plan>> Section::plan_for(const std::vector<Value
     return plans_.back().second;
   }
   std::vector<ValueFact> facts(scope_.names.size());
-  for (const int id : inputs_) facts[static_cast<size_t>(id)] = fact_of(values[static_cast<size_t>(id)]);
+  for (const int id : inputs_) facts[static_cast<size_t>(id)] = plan_fact_of(values[static_cast<size_t>(id)]);
   HR_ASSIGN_OR_RETURN(std::shared_ptr<Plan> plan, compile(std::move(facts), Purpose::run));
   plan->share = runtime_.count_plan(std::ssize(steps_) + kPlanNodes);
   const auto too_many = [&] { return runtime_.planned_nodes() > kMaxPlannedNodes; };
@@ -462,6 +462,7 @@ class StepGraphs final : public GraphRunner {
   StepGraphs(const Scope& scope, const Scope::Step& step, const std::vector<Value>& values, RunBudget& budget)
       : scope_(scope), step_(step), values_(values), budget_(budget) {}
   Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
+    HR_RETURN_IF_ERROR(budget_.count_nodes(1));
     for (const HeldGraph& held : step_.graphs) {
       if (held.graph != &graph) continue;
       const size_t wanted = held.compiled->num_inputs();
@@ -471,6 +472,16 @@ class StepGraphs final : public GraphRunner {
       return held.compiled->run(std::move(inputs), budget_);
     }
     return error(Code::internal, "a graph that is no attribute of the node");
+  }
+  Result<std::vector<Type>> infer(const Graph& graph, const std::vector<ValueFact>& inputs) override {
+    HR_RETURN_IF_ERROR(budget_.count_nodes(graph.nodes.size()));
+    std::map<std::string, ValueFact> outer;
+    for (const HeldGraph& held : step_.graphs) {
+      if (held.graph != &graph) continue;
+      for (const int id : held.captures) outer[scope_.names[static_cast<size_t>(id)]] = fact_of(scope_.read(values_, id));
+    }
+    static const Model no_functions;  // they stand where they were called
+    return infer_held_graph(graph, inputs, outer, scope_.opsets, no_functions);
   }
   Status charge(uint64_t bytes) override { return budget_.charge(bytes); }
 
@@ -512,6 +523,7 @@ Result<std::unique_ptr<CompiledGraph>> CompiledGraph::make(const Graph& graph, c
 
 Status CompiledGraph::build(const Graph& graph, const std::map<std::string, int64_t>& opsets, SessionRuntime& runtime,
                             const std::vector<const std::map<std::string, int>*>& outer) {
+  scope_.opsets = opsets;
   std::map<std::string, int> ids;
   const auto define = [&](const std::string& name) {
     ids[name] = static_cast<int>(scope_.names.size());

@@ -36,6 +36,9 @@ std::shared_ptr<std::byte[]> allocate(uint64_t bytes) {
 }  // namespace
 
 Result<int64_t> count_elements(std::span<const int64_t> dims) {
+  if (dims.size() > kMaxTensorRank) {
+    return error(Code::resource_exhausted, "a tensor of rank {}: want {} at most", dims.size(), kMaxTensorRank);
+  }
   // Without the zeros first: products of some of the dims, as strides are, must fit too.
   int64_t count = 1;
   bool empty = false;

@@ -76,8 +76,9 @@ HR_DTYPE(std::complex<double>, c128);
 HR_DTYPE(std::string, string);
 #undef HR_DTYPE
 
-// The product of dims. Errors: resource_exhausted beyond kMaxElements, malformed for a negative dim.
+// The product of dims. Errors: resource_exhausted beyond kMaxElements or kMaxTensorRank, malformed for a negative dim.
 inline constexpr int64_t kMaxElements = int64_t{1} << 33;
+inline constexpr size_t kMaxTensorRank = 64;  // what a file may say, and what operators may grow to
 Result<int64_t> count_elements(std::span<const int64_t> dims);
 
 // Bytes of a file that tensors show. They are in memory while somebody holds them: in place where the file has them aligned, else copied;

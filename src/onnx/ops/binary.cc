@@ -193,7 +193,7 @@ Status bit_shift(OpContext& context) {
   return bitwise(context, [&]<class T>(T x, T y) -> T {
     constexpr int kBits = static_cast<int>(sizeof(T)) * 8;
     if (y < 0 || static_cast<uint64_t>(y) >= kBits) return !left && x < 0 ? static_cast<T>(-1) : T{0};
-    return static_cast<T>(left ? static_cast<uint64_t>(x) << y : static_cast<uint64_t>(static_cast<int64_t>(x) >> y));
+    return left ? static_cast<T>(static_cast<uint64_t>(x) << y) : static_cast<T>(x >> y);
   });
 }
 
@@ -276,7 +276,12 @@ Status sum(OpContext& context) {
 Status mean(OpContext& context) {
   return fold(
       context, []<class W>(W x, W y) { return wrap_add(x, y); },
-      []<class W>(W x, int count) { return x / static_cast<W>(count); });
+      []<class W>(W x, int count) {
+        // In 64 bits: the count may be more than the type holds.
+        if constexpr (std::is_floating_point_v<W>) return x / static_cast<W>(count);
+        else if constexpr (std::is_signed_v<W>) return static_cast<W>(static_cast<int64_t>(x) / count);
+        else return static_cast<W>(static_cast<uint64_t>(x) / static_cast<uint64_t>(count));
+      });
 }
 
 Status prelu(OpContext& context) {

@@ -15,6 +15,7 @@ Status affine_grid(OpContext& context) {
   if (size.size() != 4 && size.size() != 5) {
     return make_status(Code::malformed, "size: want 4 or 5 numbers, got {}", size.size());
   }
+  if (*std::ranges::min_element(size) < 0) return make_status(Code::malformed, "size [{}]: want none below 0", fmt::join(size, ", "));
   const auto axes = static_cast<int64_t>(size.size()) - 2;
   HR_RETURN_IF_ERROR(want_dims(*theta, {size[0], axes, axes + 1}, "theta"));
   const Dims spatial(size.begin() + 2, size.end());
