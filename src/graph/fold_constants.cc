@@ -5,6 +5,7 @@
 
 #include "core/buffer.h"
 #include "graph/interpret.h"
+#include "ops/compare.h"
 #include "ops/host.h"
 #include "ops/movement.h"
 #include "ops/quantize_linear.h"
@@ -179,6 +180,7 @@ bool is_small_enough(Rewriter& graph, const Node& node, int64_t max_elements) {
 // Whether the op's reference may and can compute `node`.
 bool suits_reference(Rewriter& graph, const Node& node) {
   if (node.op->reference == nullptr && !node.op->effects.view) return false;
+  if (node.op == &ops::compare && graph.type(node.inputs[0]).dtype == DType::i64) return false;  // a double may round two to one
   for (const std::vector<ValueId>& list : {node.inputs, node.outputs}) {
     for (const ValueId id : list) {
       if (id != kNone && !is_number(graph.type(id).dtype)) return false;

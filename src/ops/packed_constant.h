@@ -1,5 +1,5 @@
 #pragma once
-// Kernel::prepare for kernels that want one constant input packed. It stands here and not beside the kernels because their objects may
+// Kernel::prepare for kernels that want one constant input packed, or two. It stands here and not beside the kernels because their objects may
 // hold no shared code of the standard library (kernels/cpu/isa.h).
 
 #include "ops/op.h"
@@ -15,9 +15,27 @@ struct PackedConstant final : KernelState {
   std::shared_ptr<const std::byte[]> owner;
 };
 
+// Two packed inputs.
+struct PackedPair final : KernelState {
+  ~PackedPair() override;
+  bool reads(int input) const override;
+  PackedConstant first, second;
+};
+
+using Pack = void (*)(const NodeSizes& sizes, const std::byte* constant, std::byte* out);
+
 // The packed form of input `input`, or null where it is no constant. `form` and `parameter` name the packing; the input's type is added.
 Result<std::shared_ptr<const KernelState>> pack_constant(const NodeSetup& setup, int input, std::string_view form, int64_t parameter,
-                                                         uint64_t bytes,
-                                                         void (*pack)(const NodeSizes& sizes, const std::byte* constant, std::byte* out));
+                                                         uint64_t bytes, Pack pack);
+
+// How one of two inputs is packed.
+struct Packing {
+  int input;
+  std::string_view form;
+  uint64_t bytes;
+  Pack pack;
+};
+// A PackedPair, or null where one of the two is no constant.
+Result<std::shared_ptr<const KernelState>> pack_constants(const NodeSetup& setup, const Packing& first, const Packing& second);
 
 }  // namespace headrace::ops
