@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_generic.h"
+#include "kernels/cuda/attention_split.h"
 
 namespace headrace::cuda {
 
@@ -39,7 +40,25 @@ bool supports_ragged(std::span<const ValueType> inputs, std::span<const ValueTyp
   return supports_generic(inputs, outputs, attrs) && inputs[1].dtype == inputs[0].dtype && inputs[2].dtype == inputs[0].dtype;
 }
 
+bool supports_tensor_cores(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  const auto& a = attrs.as<ops::AttentionAttrs>();
+  const bool all_bf16 = inputs[0].dtype == DType::bf16 && outputs[0].dtype == DType::bf16 && inputs[1].kv.dtype == DType::bf16;
+  return all_bf16 && (a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) && a.sinks.size() <= kMaxSinks;
+}
+
+void run_split(const StepContext& step, const NodeArgs& args, Team&) {
+  if (args.inputs[0].tensor.dims[0] == 0 || args.inputs[4].tensor.dims[0] == 0) return;
+  launch_attention_split(step, args, /*every=*/true);
+}
+
 const PluginKernel kRows[] = {
+    {"attention",
+     {.name = "cuda_split",
+      .device = DeviceKind::cuda,
+      .priority = 1,
+      .supports = supports_tensor_cores,
+      .scratch_bytes = attention_split_scratch,
+      .run = run_split}},
     {"attention", {.name = "cuda_generic", .device = DeviceKind::cuda, .supports = supports_generic, .run = run_attention_generic}},
     {"attention_ragged", {.name = "cuda_generic", .device = DeviceKind::cuda, .supports = supports_ragged, .run = run_attention_ragged}},
 };

@@ -39,6 +39,78 @@ __device__ inline int sequence_at(const int32_t* query_start, int count, int64_t
   return low;
 }
 
+struct Sequence {
+  int first_row, queries, context;
+};
+__device__ inline Sequence sequence_of(const Sequences& all, int s) {
+  const int first = all.query_start[s];
+  return {first, all.query_start[s + 1] - first, all.context_len[s]};
+}
+
+// ---- who does what ------------------------------------------------------------------------------
+
+// Rows of a sequence and kv head are numbered query * group + head of the group, and taken in tiles. Up to so many are few: keys and
+// values bound them, and the split kernel takes them; else the flash kernel does.
+constexpr int kFewRows = 64;
+__device__ inline bool has_few_rows(int queries, int group) { return queries == 1 || queries * group <= kFewRows; }
+
+// Which sequence a unit of work belongs to, where sequence s has units(s) of them: sums over the sequences, made by a block of
+// kThreads threads from the step's inputs. Below 2^31 units.
+template <int kThreads>
+struct WorkIndex {
+  int ends[kThreads];  // of each thread's share of the sequences: the units up to its end
+
+  struct Place {
+    int sequence, before;  // units before the sequence
+  };
+
+  // Returns the number of units. The block's threads all call it.
+  template <class Units>
+  __device__ int fill(int count, Units units) {
+    const int thread = int(threadIdx.x), each = share(count), last = min(count, (thread + 1) * each);
+    int sum = 0;
+    for (int s = thread * each; s < last; ++s) sum += units(s);
+    for (int step = 1; step < 32; step *= 2) {
+      const int below = __shfl_up_sync(0xFFFFFFFFu, sum, step);
+      if (thread % 32 >= step) sum += below;
+    }
+    ends[thread] = sum;
+    __syncthreads();
+    int total = 0, before = 0;
+    for (int warp = 0; warp < kThreads / 32; ++warp) {
+      if (warp == thread / 32) before = total;
+      total += ends[warp * 32 + 31];
+    }
+    __syncthreads();
+    ends[thread] = before + sum;
+    __syncthreads();
+    return total;
+  }
+
+  // Of a unit that there is.
+  template <class Units>
+  __device__ Place find(int count, Units units, int unit) const {
+    int low = 0, high = kThreads - 1;  // ends[high] > unit
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (ends[middle] > unit) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    Place place{low * share(count), low == 0 ? 0 : ends[low - 1]};
+    for (int here = units(place.sequence); place.before + here <= unit; here = units(place.sequence)) {
+      place.before += here;
+      ++place.sequence;
+    }
+    return place;
+  }
+
+ private:
+  static __device__ int share(int count) { return (count + kThreads - 1) / kThreads; }
+};
+
 // ---- scores and partial softmaxes ---------------------------------------------------------------
 
 __device__ inline float exp2_of(float x) {
