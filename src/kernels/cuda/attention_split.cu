@@ -489,8 +489,8 @@ struct Worker {
   int positions[2];
   int stage = 0, queries_of = 0;
 
-  __device__ Worker(const AttentionShape& shape, const Arguments& in, Shared<kDim>& shared, const Cursor& first, int units)
-      : shape(shape), in(in), shared(shared), scorer(shape), fetcher{.at = first, .units_left = units}, at(first) {}
+  __device__ Worker(const AttentionShape& the_shape, const Arguments& arguments, Shared<kDim>& memory, const Cursor& first, int units)
+      : shape(the_shape), in(arguments), shared(memory), scorer(the_shape), fetcher{.at = first, .units_left = units}, at(first) {}
 
   __device__ void run(int units) {
     for (int i = 0; i < T::kStages - 1; ++i) fetcher.next(shape, in, shared);
@@ -644,8 +644,8 @@ struct SlotWalk {
   int tile_begin, tile_end, first_chunk;  // in units; the chunk of the first
   int unit, block, end, slot;             // what comes next, and where its block's part of the tile ends
 
-  __device__ SlotWalk(const Pieces& pieces, int tile_begin, int tile_end, int first_chunk)
-      : pieces(pieces), tile_begin(tile_begin), tile_end(tile_end), first_chunk(first_chunk), unit(tile_begin), block(pieces.block_of(tile_begin)) {
+  __device__ SlotWalk(const Pieces& of_line, int begin_unit, int end_unit, int chunk)
+      : pieces(of_line), tile_begin(begin_unit), tile_end(end_unit), first_chunk(chunk), unit(begin_unit), block(of_line.block_of(begin_unit)) {
     enter();
   }
   __device__ bool done() const { return unit >= tile_end; }
