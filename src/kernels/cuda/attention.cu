@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_flash.h"
 #include "kernels/cuda/attention_generic.h"
 #include "kernels/cuda/attention_split.h"
 
@@ -43,7 +44,7 @@ bool supports_ragged(std::span<const ValueType> inputs, std::span<const ValueTyp
 bool supports_tensor_cores(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
   const auto& a = attrs.as<ops::AttentionAttrs>();
   const bool all_bf16 = inputs[0].dtype == DType::bf16 && outputs[0].dtype == DType::bf16 && inputs[1].kv.dtype == DType::bf16;
-  return all_bf16 && (a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) && a.sinks.size() <= kMaxSinks;
+  return all_bf16 && (a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) && a.scale > 0 && a.sinks.size() <= kMaxSinks;
 }
 
 void run_split(const StepContext& step, const NodeArgs& args, Team&) {
@@ -51,7 +52,26 @@ void run_split(const StepContext& step, const NodeArgs& args, Team&) {
   launch_attention_split(step, args, /*every=*/true);
 }
 
+// Each sequence by the kernel that its rows suit; both look at all of them. Where the dims leave no room for a sequence with many rows,
+// or hold no more rows than sequences, as steps of decoding do, one launch takes all.
+void run_tensor_cores(const StepContext& step, const NodeArgs& args, Team&) {
+  const int64_t tokens = args.inputs[0].tensor.dims[0], sequences = args.inputs[4].tensor.dims[0];
+  if (tokens == 0 || sequences == 0) return;
+  const auto& attrs = args.attrs.as<ops::AttentionAttrs>();
+  const bool one = tokens <= sequences || tokens * (attrs.heads / attrs.kv_heads) <= kFewRows;
+  if (!one) launch_attention_flash(step, args);
+  launch_attention_split(step, args, one);
+}
+
 const PluginKernel kRows[] = {
+    {"attention",
+     {.name = "cuda_flash",
+      .device = DeviceKind::cuda,
+      .priority = 2,
+      .row_invariant = false,
+      .supports = supports_tensor_cores,
+      .scratch_bytes = attention_split_scratch,
+      .run = run_tensor_cores}},
     {"attention",
      {.name = "cuda_split",
       .device = DeviceKind::cuda,
