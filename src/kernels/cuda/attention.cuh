@@ -122,10 +122,9 @@ __device__ inline float exp2_of(float x) {
 // The reference point of exponentials: a maximum, or 0 where nothing was seen, so that nothing is minus infinity from itself.
 __device__ inline float anchor_of(float maximum) { return maximum == -INFINITY ? 0.0f : maximum; }
 
-// cap * tanh(score / cap), from the exponential: within 1e-6 of the cap.
-__device__ inline float capped(float score, float cap) {
-  const float e = exp2_of(score / cap * (2.0f * kLog2E));
-  return cap * (1.0f - __fdividef(2.0f, 1.0f + fminf(e, 1e30f)));
+// cap * tanh(score / cap) from the exponential of twice the quotient: within 1e-6 of the cap. `exponent` is 2 * kLog2E / cap.
+__device__ inline float capped(float score, float cap, float exponent) {
+  return cap * (1.0f - __fdividef(2.0f, 1.0f + fminf(exp2_of(score * exponent), 1e30f)));
 }
 
 // How two partial softmaxes join: factors for the sums and weighted values of either. Joining with nothing changes no bit.

@@ -130,7 +130,8 @@ struct BlockIds {
 
 // Keys and values of a tile; tokens that no row sees become zeros: what stands there may be anything.
 template <int kDim>
-__device__ void copy_keys_and_values(const Arguments& in, const Work& work, const BlockIds& blocks, int first_key, std::byte* keys, std::byte* values) {
+__device__ void copy_keys_and_values(const Arguments& in, const Work& work, const BlockIds& blocks, int first_key, std::byte* keys,
+                                     std::byte* values) {
   constexpr int kPieces = kDim / kPieceElements, kThreads = Tile<kDim>::kThreads;
   constexpr int kSideBytes = kKvBlockTokens * kDim * 2;
   const uint32_t to_keys = shared_address(keys), to_values = shared_address(values);
@@ -201,12 +202,13 @@ struct WarpRows {
   }
 
   __device__ static void cap(Scores& scores, float scale, float limit) {
+    const float exponent = 2.0f * kLog2E * scale / limit;
 #pragma unroll
     for (auto& part : scores) {
 #pragma unroll
       for (auto& column : part) {
 #pragma unroll
-        for (float& score : column) score = capped(score * scale, limit);
+        for (float& score : column) score = capped(score, limit, exponent);
       }
     }
   }

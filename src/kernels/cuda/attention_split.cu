@@ -95,7 +95,8 @@ struct Units {
 // Equal pieces of the line: the first `longer` blocks take one unit more.
 struct Pieces {
   int blocks, each, longer;
-  __device__ Pieces(int units, int grid) : blocks(min(grid, units)), each(blocks == 0 ? 0 : units / blocks), longer(units - each * blocks) {}
+  __device__ Pieces(int units, int grid)
+      : blocks(min(grid, units)), each(blocks == 0 ? 0 : units / blocks), longer(units - each * blocks) {}
   __device__ int begin(int block) const { return block * each + min(block, longer); }
   __device__ int block_of(int unit) const {
     const int long_units = longer * (each + 1);
@@ -298,22 +299,25 @@ struct WarpSoftmax {
 
 // Scores of 16 keys, all in units of log2: hidden ones are minus infinity.
 struct Scorer {
-  float factor, cap;
+  float factor, cap, exponent;
   int window;
   __device__ explicit Scorer(const AttentionShape& shape)
-      : factor(shape.softcap > 0 ? shape.scale : shape.scale * kLog2E), cap(shape.softcap), window(shape.window) {}
+      : factor(shape.softcap > 0 ? shape.scale : shape.scale * kLog2E),
+        cap(shape.softcap),
+        exponent(2.0f * kLog2E / shape.softcap),
+        window(shape.window) {}
 
   __device__ void finish(float (&scores)[2][4], int first_key, const int (&positions)[2], bool all_seen) const {
 #pragma unroll
     for (auto& column : scores) {
 #pragma unroll
-      for (float& score : column) score = __fmul_rn(score, factor);  // not fused with what follows: hidden keys elsewhere change no bit
+      for (float& score : column) score = __fmul_rn(score, factor);  // never fused: hidden neighbours change no bit
     }
     if (cap > 0) {
 #pragma unroll
       for (auto& column : scores) {
 #pragma unroll
-        for (float& score : column) score = __fmul_rn(capped(score, cap), kLog2E);
+        for (float& score : column) score = __fmul_rn(capped(score, cap, exponent), kLog2E);
       }
     }
     if (all_seen) return;
@@ -645,7 +649,8 @@ struct SlotWalk {
   int unit, block, end, slot;             // what comes next, and where its block's part of the tile ends
 
   __device__ SlotWalk(const Pieces& of_line, int begin_unit, int end_unit, int chunk)
-      : pieces(of_line), tile_begin(begin_unit), tile_end(end_unit), first_chunk(chunk), unit(begin_unit), block(of_line.block_of(begin_unit)) {
+      : pieces(of_line), tile_begin(begin_unit), tile_end(end_unit), first_chunk(chunk), unit(begin_unit) {
+    block = pieces.block_of(begin_unit);
     enter();
   }
   __device__ bool done() const { return unit >= tile_end; }
@@ -712,7 +717,8 @@ __device__ Partial<kDim> join_slots(const Arguments& in, SlotWalk walk, int row)
 
 // Block b joins the tile that began before block b's piece of the line and ends in it. blockIdx.y: rows of the tile.
 template <int kDim>
-__global__ void __launch_bounds__(kThreads) join_kernel(const __grid_constant__ AttentionShape shape, const __grid_constant__ Arguments in) {
+__global__ void __launch_bounds__(kThreads)
+    join_kernel(const __grid_constant__ AttentionShape shape, const __grid_constant__ Arguments in) {
   __shared__ Index index;
   const Units units{shape, in};
   const Pieces pieces(index.fill(in.sequences.count, units), int(gridDim.x));

@@ -14,7 +14,8 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kVecElements = 4;
 
 template <class X, class T, int kVec>
-__global__ void __launch_bounds__(kThreads) kv_write_kernel(RowsOf<const X> k, RowsOf<const X> v, const int32_t* slots, int64_t vectors, KvPool pool) {
+__global__ void __launch_bounds__(kThreads)
+    kv_write_kernel(RowsOf<const X> k, RowsOf<const X> v, const int32_t* slots, int64_t vectors, KvPool pool) {
   begin_step_kernel();
   const int64_t vector = int64_t(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (vector >= vectors) return;
