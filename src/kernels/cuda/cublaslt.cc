@@ -3,6 +3,7 @@
 #include "kernels/cuda/cublaslt.h"
 
 #include <cublasLt.h>
+#include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <glob.h>
 

@@ -8,7 +8,6 @@
 // else). Then a line a product: "DTYPE OUT BIAS N K T HEX", DTYPE and OUT f32 or bf16, BIAS 0 or 1, T the bucket, HEX the 64 bytes of the
 // algorithm.
 
-#include <cuda_runtime.h>
 
 #include <array>
 #include <cstddef>
@@ -16,6 +15,8 @@
 #include <string>
 
 #include "core/dtype.h"
+
+struct CUstream_st;  // what cudaStream_t points to
 
 namespace headrace::cuda {
 
@@ -46,7 +47,7 @@ const std::string& cublaslt_missing();
 void prepare_cublaslt();
 // False where the library has no algorithm for these operands: nothing was launched, and somebody else must. Every other failure is the
 // step's: take_cublaslt_failure() says what.
-bool cublaslt_matmul(const MatmulShape& shape, const MatmulOperands& operands, cudaStream_t stream);
+bool cublaslt_matmul(const MatmulShape& shape, const MatmulOperands& operands, CUstream_st* stream);
 // The first failure since the last call, for the step's error; empty when there was none.
 std::string take_cublaslt_failure();
 
