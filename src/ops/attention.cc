@@ -309,15 +309,27 @@ std::vector<OpCase> cases_paged() {
   all.push_back(paged("window_softcap_sinks", everything, DType::bf16, {{1, 513}, {40, 290}}));
   all.push_back(paged("i8_window_softcap_sinks", everything, DType::i8, {{1, 513}, {40, 290}}));
   all.push_back(paged("empty", shape(2, 1, 16), DType::f16, {{0, 0}}));
-  const std::vector<Sequence> mixed = {{1, 255}, {5, 260}, {1, 256}, {130, 600}, {1, 257}, {0, 0}, {2, 2}, {64, 64}};
+  const std::vector<Sequence> mixed = {{1, 255}, {5, 260}, {1, 256}, {40, 300}, {1, 257}, {0, 0}, {2, 2}, {33, 33}};
+  const std::vector<Sequence> decoding = {{1, 1}, {1, 2900}, {1, 16}, {1, 513}, {1, 1024}};
   for (const DType dtype : {DType::bf16, DType::f16, DType::i8}) {
     const std::string name(dtype_name(dtype));
     for (const int head_dim : {64, 128}) {
-      all.push_back(with_bf16_queries(paged(fmt::format("{}_{}_mixed", name, head_dim), shape(8, 2, head_dim), dtype, mixed, true)));
+      all.push_back(with_bf16_queries(paged(fmt::format("{}_{}_mixed", name, head_dim), shape(4, 2, head_dim), dtype, mixed, true)));
     }
     all.push_back(with_bf16_queries(paged(name + "_window", windowed, dtype, {{1, 700}, {60, 300}, {3, 3}, {30, 560}})));
     all.push_back(with_bf16_queries(paged(name + "_everything", everything, dtype, {{1, 513}, {40, 290}})));
   }
+  // Query heads that share a kv head, of models that are used.
+  for (const auto& [heads, kv_heads] : {std::pair{8, 2}, {8, 1}, {7, 1}, {3, 3}}) {
+    const std::string name = fmt::format("group_of_{}", heads / kv_heads);
+    all.push_back(with_bf16_queries(paged(name + "_decode", shape(heads, kv_heads, 128), DType::bf16, decoding)));
+    all.push_back(with_bf16_queries(paged(name + "_prefill", shape(heads, kv_heads, 128), DType::bf16, {{70, 70}, {20, 300}, {1, 40}})));
+  }
+  AttentionAttrs all_at_128 = shape(4, 2, 128);
+  all_at_128.window = 70;
+  all_at_128.softcap = 20.0f;
+  all_at_128.sinks = {0, 1, -1, 3};
+  all.push_back(with_bf16_queries(paged("window_softcap_sinks_128", all_at_128, DType::bf16, {{1, 513}, {40, 290}, {100, 100}, {1, 5}})));
   all.push_back(with_bf16_queries(paged("head_dim_256", shape(4, 1, 256), DType::bf16, {{5, 40}, {1, 900}})));
   for (const int64_t context : {512, 2048, 8192}) {
     all.push_back(for_bench(
