@@ -358,7 +358,10 @@ class ProgramBuilder {
     const GraphBuilder::Mark before = builder_.mark();
     const size_t inputs_before = report_.inputs.size();
     LowerContext context(builder_, *step.node, step.opset, step.describe(), inputs, outputs,
-                         [&](int i) { return value_of(step.inputs[static_cast<size_t>(i)]); });
+                         [&](int i) {
+                           CHECK(i < std::ssize(step.inputs));  // its types were inferred: what an operator needs is there
+                           return value_of(step.inputs[static_cast<size_t>(i)]);
+                         });
     const bool lowered = lowering->lower(context);
     if (lowered && builder_.ok()) return context.made();
     std::string why = lowered ? builder_.status().message() : context.why_declined();

@@ -175,6 +175,22 @@ TEST(HostileModels, WhatTheReferenceRefusesIsRefused) {
   }
 }
 
+TEST(HostileModels, AnOperatorOfTwoInputsIsRefusedWithOneOrThree) {
+  for (const char* op : {"Add", "And", "BitShift", "BitwiseXor", "Div", "Equal", "Less", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub"}) {
+    for (const size_t more : {0, 2}) {
+      Case c{op, {.op = op}, {2}, std::vector<Tensor>(more, ones({2})), {}};
+      if (c.node.op == "BitShift") c.node.attributes["direction"] = {.kind = Attribute::Kind::text, .text = "LEFT"};
+      if (more == 2 && (c.node.op == "PRelu" || c.node.op == "Pow")) continue;  // what is more is not read
+      for (const testing::OnnxWay& way : testing::kOnnxWays) {
+        SCOPED_TRACE(c.name + ", " + std::string(way.name));
+        const auto got = way.run(model_of(c), {{"x", ones(c.x)}});
+        ASSERT_FALSE(got);
+        EXPECT_EQ(got.error().code(), Code::malformed) << got.error().message();
+      }
+    }
+  }
+}
+
 // y = Gather(x, index), the index an input.
 Model lookup() {
   Model model;

@@ -370,7 +370,14 @@ Status infer_broadcast_as(InferContext& context, std::optional<DType> result) {
 }  // namespace
 
 Status infer_broadcast(InferContext& context) { return infer_broadcast_as(context, std::nullopt); }
-Status infer_compare(InferContext& context) { return infer_broadcast_as(context, DType::boolean); }
+Status infer_pair(InferContext& context) {
+  if (context.num_inputs() == 2) return infer_broadcast(context);
+  return make_status(Code::malformed, "want 2 inputs, got {}", context.num_inputs());
+}
+Status infer_compare(InferContext& context) {
+  HR_RETURN_IF_ERROR(infer_pair(context));
+  return infer_broadcast_as(context, DType::boolean);
+}
 
 Status infer_same_with(InferContext& context, std::string_view dtype_attribute) {
   HR_ASSIGN_OR_RETURN(TensorFact x, context.input(0));

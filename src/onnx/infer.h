@@ -117,7 +117,8 @@ ValueFact fact_of(const Value& value);  // all that there is to know: a tensor's
 Status infer_same(InferContext& context);       // output 0 is as input 0
 Status infer_bool(InferContext& context);       // output 0 has the dims of input 0, bool
 Status infer_broadcast(InferContext& context);  // all inputs are of one type and are broadcast
-Status infer_compare(InferContext& context);    // the same, bool
+Status infer_pair(InferContext& context);       // the same, of two
+Status infer_compare(InferContext& context);    // of two, bool
 // The same as input 0, of the type that the attribute says.
 Status infer_same_with(InferContext& context, std::string_view dtype_attribute);
 // The common shape of inputs from `first` up to `last`. Nothing where a rank is not known.

@@ -14,6 +14,7 @@ struct Pair {
 };
 
 Result<Pair> pair_of(const OpContext& context) {
+  if (context.num_inputs() != 2) return error(Code::malformed, "want 2 inputs, got {}", context.num_inputs());
   HR_ASSIGN_OR_RETURN(const Tensor* a, context.input(0));
   HR_ASSIGN_OR_RETURN(const Tensor* b, context.input(1));
   HR_RETURN_IF_ERROR(same_type(*a, *b));
@@ -323,7 +324,7 @@ Status where(OpContext& context) {
 // As infer_broadcast; sums and products of dims that are known one by one stay known.
 template <class Op>
 Status infer_arithmetic(InferContext& context, Op op) {
-  HR_RETURN_IF_ERROR(infer_broadcast(context));
+  HR_RETURN_IF_ERROR(infer_pair(context));
   if (context.num_inputs() != 2 || (!context.fact(0).elements && !context.fact(1).elements)) return {};
   Elements parts[2];
   for (int i = 0; i < 2; ++i) {
@@ -425,10 +426,10 @@ Status infer_where(InferContext& context) {
 constexpr OpRow kRows[] = {
     {"Add", 7, add, infer_add},
     {"And", 7, logical_and, infer_logical},
-    {"BitShift", 11, bit_shift, infer_broadcast},
-    {"BitwiseAnd", 18, bitwise_and, infer_broadcast},
-    {"BitwiseOr", 18, bitwise_or, infer_broadcast},
-    {"BitwiseXor", 18, bitwise_xor, infer_broadcast},
+    {"BitShift", 11, bit_shift, infer_pair},
+    {"BitwiseAnd", 18, bitwise_and, infer_pair},
+    {"BitwiseOr", 18, bitwise_or, infer_pair},
+    {"BitwiseXor", 18, bitwise_xor, infer_pair},
     {"Div", 7, div, infer_div},
     {"Equal", 7, equal, infer_compare},
     {"Greater", 7, greater, infer_compare},
@@ -438,7 +439,7 @@ constexpr OpRow kRows[] = {
     {"Max", 6, max, infer_broadcast},
     {"Mean", 6, mean, infer_broadcast},
     {"Min", 6, min, infer_broadcast},
-    {"Mod", 10, mod, infer_broadcast},
+    {"Mod", 10, mod, infer_pair},
     {"Mul", 7, mul, infer_mul},
     {"Or", 7, logical_or, infer_logical},
     {"PRelu", 7, prelu, infer_prelu},
