@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "models/kv_groups.h"
 
@@ -52,7 +53,11 @@ Status LocalRunner::build(const io::ModelSource& source) {
                                                          .max_logit_rows = options_.max_logit_rows}));
   Program& program = *step_.program;
   weights_ = std::make_unique<WeightStore>(source, *queue_, options_.model_name);
+  const TimePoint start = Clock::now();
   HR_RETURN_IF_ERROR(weights_->prepare(program.weight_requests(), options_.progress));
+  const double seconds = seconds_between(start, Clock::now());
+  log_info("{}: {} bytes of weights in {:.3f} s, {:.1f} GB/s", options_.model_name, weights_->bytes(), seconds,
+           double(weights_->bytes()) * 1e-9 / seconds);
   HR_RETURN_IF_ERROR(program.bind_weights(*weights_));
 
   // One arena, as large as the largest bucket needs; a smaller bucket's plan is used when it fits, which it does but for
