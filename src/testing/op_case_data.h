@@ -47,6 +47,7 @@ class KernelMemory {
     int in_place_output = -1;  // this output takes the storage of in_place_input
     int in_place_input = -1;
     bool constants = false;  // float tensors behind the first input are constants, of which prepare() may keep packed copies
+    int overwritten = -1;    // what prepare() is told
   };
   KernelMemory(const CaseData& data, const Kernel& kernel, std::span<const HostValue> inputs,
                std::span<const HostTensor> outputs, const Options& options);
