@@ -45,7 +45,8 @@ class Buffer {
 };
 
 // Host memory that a plan is made with, charged to nobody: not zeroed, 16-byte aligned, and large ones are mappings of their own (of huge
-// pages where they can), which go back to the system with their last holder (a heap keeps what was freed inside of it). Never null. Out of memory throws as new does.
+// pages where they can), which go back to the system with their last holder (a heap keeps what was freed inside of it). Never null. Out of
+// memory throws as new does.
 std::shared_ptr<std::byte[]> host_bytes(uint64_t bytes);
 
 }  // namespace headrace

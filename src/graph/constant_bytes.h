@@ -1,6 +1,6 @@
 #pragma once
-// Bytes of a constant of a graph: in memory, or made when they are wanted. A large weight that a kernel packs is so written once, to where it
-// is packed from. Immutable and shared by copies; any thread may read them.
+// Bytes of a constant of a graph: in memory, or made when they are wanted. A large weight that a kernel packs is so written once, to where
+// it is packed from. Immutable and shared by copies; any thread may read them.
 
 #include <concepts>
 #include <cstddef>

@@ -127,7 +127,8 @@ ValueId fold_window(Rewriter& graph, const Node& node, ValueId input, const Valu
   std::vector<int64_t> to;
   for (const Dim& dim : type.shape) to.push_back(dim.constant());
   std::shared_ptr<std::byte[]> bytes = new_bytes(type);
-  copy_window(window_of(node, graph.dims(input), std::move(to)), dtype_bytes(type.dtype), graph.value(input).bytes.hold().get(), bytes.get());
+  const std::shared_ptr<const std::byte[]> from = graph.value(input).bytes.hold();
+  copy_window(window_of(node, graph.dims(input), std::move(to)), dtype_bytes(type.dtype), from.get(), bytes.get());
   return graph.constant_bytes(name, type.dtype, type.shape, std::move(bytes));
 }
 

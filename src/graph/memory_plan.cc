@@ -84,8 +84,9 @@ class Holes {
 class Planner {
  public:
   // `stage` has one entry a node and one behind the last.
-  Planner(const Graph& graph, const Bindings& bucket, std::vector<int32_t> stage)
-      : graph_(graph), stage_(std::move(stage)), bytes_(graph.values.size(), 0), exact_bytes_(graph.values.size(), 0) {
+  Planner(const Graph& graph, const Bindings& bucket, std::vector<int32_t> stage, const std::vector<int>& overwritten)
+      : graph_(graph), stage_(std::move(stage)), overwritten_(overwritten), bytes_(graph.values.size(), 0),
+        exact_bytes_(graph.values.size(), 0) {
     storage_of_.resize(graph.values.size());
     std::iota(storage_of_.begin(), storage_of_.end(), 0);
     for (size_t id = 0; id < graph.values.size(); ++id) {
@@ -157,13 +158,16 @@ class Planner {
     for (size_t index = 0; index < graph_.nodes.size(); ++index) {
       const Node& node = graph_.nodes[index];
       const auto id = static_cast<NodeId>(index);
-      if (node.dead || !node.in_place || node.op->effects.view) continue;
-      for (const auto& [output_index, input_index] : node.op->in_place) {
-        if (output_index >= static_cast<int>(node.outputs.size())) continue;
+      if (node.dead || node.op->effects.view) continue;
+      const auto take_over = [&](int output_index, int input_index) {
+        if (output_index >= static_cast<int>(node.outputs.size())) return;
         const ValueId output = node.outputs[output_index];
-        if (storage_of_[output] != output || !may_take(node, id, output, input_index)) continue;
+        if (storage_of_[output] != output || !may_take(node, id, output, input_index)) return;
         take(output, storage_of_[node.inputs[input_index]]);
-      }
+      };
+      if (!overwritten_.empty() && overwritten_[index] >= 0) take_over(0, overwritten_[index]);
+      if (!node.in_place) continue;
+      for (const auto& [output_index, input_index] : node.op->in_place) take_over(output_index, input_index);
     }
   }
   // Views of `output` follow.
@@ -318,6 +322,7 @@ class Planner {
 
   const Graph& graph_;
   std::vector<int32_t> stage_;        // by node
+  const std::vector<int>& overwritten_;
   std::vector<int64_t> bytes_;        // by value, aligned
   std::vector<int64_t> exact_bytes_;  // before they are rounded up
   std::vector<ValueId> storage_of_;   // by value
@@ -331,7 +336,7 @@ class Planner {
 }  // namespace
 
 MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::vector<int64_t>& scratch_bytes,
-                       const std::vector<int32_t>& stage_of_node) {
+                       const std::vector<int32_t>& stage_of_node, const std::vector<int>& overwritten) {
   CHECK(scratch_bytes.size() == graph.nodes.size());
   CHECK(stage_of_node.empty() || stage_of_node.size() == graph.nodes.size());
   std::vector<int32_t> stage = stage_of_node;
@@ -340,7 +345,8 @@ MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::ve
     std::iota(stage.begin(), stage.end(), 0);
   }
   stage.push_back(stage.empty() ? 0 : stage.back() + 1);
-  return Planner(graph, bucket, std::move(stage)).plan(scratch_bytes);
+  CHECK(overwritten.empty() || overwritten.size() == graph.nodes.size());
+  return Planner(graph, bucket, std::move(stage), overwritten).plan(scratch_bytes);
 }
 
 }  // namespace headrace

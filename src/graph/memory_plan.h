@@ -22,10 +22,11 @@ struct MemoryPlan {
 };
 
 // `scratch_bytes[node]`: what the selected kernel of each node needs under these bindings. In-place pairs of ops are used
-// where the node may (Node::in_place) and the input dies at it; views share their base's storage and keep it alive. Inputs are never overwritten.
+// where the node may (Node::in_place) and the input dies at it, and so is `overwritten[node]`, an input whose place output 0 may take (-1:
+// none; empty: none anywhere); views share their base's storage and keep it alive. Inputs of the graph are never overwritten.
 // `stage_of_node` (empty: each node alone) rises along the nodes; nodes of one stage may run at once, so that no storage passes
 // from one value to another inside a stage but in place.
 MemoryPlan plan_memory(const Graph& graph, const Bindings& bucket, const std::vector<int64_t>& scratch_bytes,
-                       const std::vector<int32_t>& stage_of_node = {});
+                       const std::vector<int32_t>& stage_of_node = {}, const std::vector<int>& overwritten = {});
 
 }  // namespace headrace

@@ -307,5 +307,23 @@ TEST(MemoryPlan, OnRandomGraphsEveryReadFindsWhatWasWritten) {
   EXPECT_LE(ratios, 1.01);   // by size alone: 1.025
 }
 
+TEST(MemoryPlan, AKernelMayOverwriteWhatItsOpLeavesAlone) {
+  const auto storage_of = [](int overwritten, bool read_later) {
+    Chain chain;
+    const ValueId a = one(chain.graph, test_ops::copy, {chain.x});
+    const ValueId b = one(chain.graph, test_ops::copy, {a});
+    chain.graph.set_output("b", b);
+    if (read_later) chain.graph.set_output("c", one(chain.graph, test_ops::copy, {a}));
+    std::vector<int> by_node(chain.graph.nodes.size(), -1);
+    by_node[1] = overwritten;
+    const std::vector<int64_t> no_scratch(by_node.size(), 0);
+    const MemoryPlan made = plan_memory(chain.graph, chain.graph.symbols.upper_bounds(), no_scratch, {}, by_node);
+    return made.storage_of[b] == made.storage_of[a];
+  };
+  EXPECT_TRUE(storage_of(0, false));
+  EXPECT_FALSE(storage_of(-1, false));
+  EXPECT_FALSE(storage_of(0, true));
+}
+
 }  // namespace
 }  // namespace headrace

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <thread>
@@ -240,6 +241,36 @@ TEST(Memory, ATensorOfAFileIsThereWhileItIsHeldAndComesBack) {
     EXPECT_EQ(shown.raw(), shown.share().get());
   }
   std::remove(path.c_str());
+}
+
+TEST(Memory, AConstantIsPackedOnceHoweverManyThreadsAskAtATime) {
+  constexpr int kForms = 50;
+  MemoryLedger ledger;
+  ConstantStore store(ledger, "model");
+  const std::vector<std::byte> constant(256, std::byte{7});
+  std::vector<std::atomic<int>> packed(kForms);
+  std::vector<std::vector<std::shared_ptr<const std::byte[]>>> got(4);
+  std::vector<std::thread> threads;
+  for (auto& mine : got) {
+    threads.emplace_back([&] {
+      for (int form = 0; form < kForms; ++form) {
+        auto bytes = store.get(constant, std::to_string(form), 64, [&](std::byte* to) {
+          ++packed[static_cast<size_t>(form)];
+          to[0] = static_cast<std::byte>(form);
+        });
+        mine.push_back(bytes.value());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t form = 0; form < kForms; ++form) {
+    EXPECT_EQ(packed[form], 1);
+    for (const auto& mine : got) EXPECT_EQ(mine[form], got[0][form]);
+    EXPECT_EQ(static_cast<size_t>(got[0][form][0]), form);
+  }
+  EXPECT_GT(ledger.total(), 0u);
+  got.clear();
+  EXPECT_EQ(ledger.total(), 0u);
 }
 
 TEST(Memory, AModelIsDetachedFromItsRawData) {

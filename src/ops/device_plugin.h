@@ -11,7 +11,7 @@
 
 namespace headrace {
 
-inline constexpr uint32_t kDevicePluginAbi = 2;
+inline constexpr uint32_t kDevicePluginAbi = 3;
 
 struct DeviceFacts {
   char name[256];          // "NVIDIA H200"

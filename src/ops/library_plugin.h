@@ -6,7 +6,7 @@
 
 namespace headrace {
 
-inline constexpr uint32_t kLibraryPluginAbi = 2;
+inline constexpr uint32_t kLibraryPluginAbi = 3;
 
 struct LibraryPlugin {
   uint32_t abi;

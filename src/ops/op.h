@@ -171,6 +171,7 @@ struct NodeSetup {
   std::span<const std::byte* const> constants;  // by input: the bytes of a constant, null for every other input
   int threads = 1;
   PackedConstants& packed;
+  int overwritten = -1;  // the input of Kernel::overwrites, where output 0 lies in its place; -1: apart from all inputs
 };
 
 struct Op;
@@ -193,6 +194,9 @@ struct Kernel {
   // What run() finds in args.state, for the sizes of a bucket; null: nothing. KernelState::reads says which constants run() reads.
   // Errors: resource_exhausted, internal.
   Result<std::shared_ptr<const KernelState>> (*prepare)(const NodeSetup& setup) = nullptr;
+  // The input whose place output 0 may take where it is the last to read it, beside what the op allows to all kernels; -1: none. Null:
+  // none. prepare() is told (NodeSetup::overwritten): a kernel that overwrites has a prepare().
+  int (*overwrites)(const Attrs& attrs) = nullptr;
   // Run by the calling thread, with a team of one, while the team rests: libraries with threads of their own, operators on the host.
   bool outside_team = false;
   bool of_library = false;  // a library's, out of a plug-in: set when it is registered

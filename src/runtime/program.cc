@@ -86,8 +86,10 @@ Program::BucketPlan& Program::bucket_plan(const Bindings& bucket) {
     if (plan->bucket == bucket) return *plan;
   }
   std::vector<int64_t> scratch(graph_.nodes.size(), 0);
+  std::vector<int> overwritten(graph_.nodes.size(), -1);
   for (size_t id = 0; id < graph_.nodes.size(); ++id) {
     const Kernel* kernel = kernels_[id];
+    if (kernel != nullptr && kernel->overwrites != nullptr) overwritten[id] = kernel->overwrites(graph_.nodes[id].attrs);
     if (kernel == nullptr || kernel->scratch_bytes == nullptr) continue;
     const Node& node = graph_.nodes[id];
     const std::vector<ValueType> inputs = graph_.input_types(node);
@@ -96,7 +98,7 @@ Program::BucketPlan& Program::bucket_plan(const Bindings& bucket) {
   }
   std::vector<int32_t> stage_of_node;
   std::vector<Stage> stages = make_stages(bucket, stage_of_node);
-  MemoryPlan memory = plan_memory(graph_, bucket, scratch, stage_of_node);
+  MemoryPlan memory = plan_memory(graph_, bucket, scratch, stage_of_node, overwritten);
   plans_.push_back(std::make_unique<BucketPlan>(BucketPlan{bucket, std::move(stages), std::move(memory), {}, false}));
   plans_.back()->states.resize(graph_.nodes.size());
   return *plans_.back();
@@ -124,9 +126,12 @@ class Program::StagedConstants {
   std::vector<Copy> copies_;
 };
 
-Result<std::shared_ptr<const KernelState>> Program::prepare_node(NodeId id, const Bindings& bucket, PackedConstants& packed,
+Result<std::shared_ptr<const KernelState>> Program::prepare_node(NodeId id, const BucketPlan& plan, PackedConstants& packed,
                                                                  StagedConstants& staged) const {
   const Node& node = graph_.nodes[id];
+  int overwritten = kernels_[id]->overwrites == nullptr ? -1 : kernels_[id]->overwrites(node.attrs);
+  const auto storage_of = [&](ValueId value) { return plan.memory.storage_of[value]; };
+  if (overwritten >= 0 && storage_of(node.inputs[overwritten]) != storage_of(node.outputs[0])) overwritten = -1;
   try {
     std::vector<const std::byte*> constants;
     for (const ValueId input : node.inputs) {
@@ -137,7 +142,7 @@ Result<std::shared_ptr<const KernelState>> Program::prepare_node(NodeId id, cons
                                            : staged.copy(constants.size(), value->bytes, value->constant_bytes()));
     }
     const std::vector<ValueType> inputs = graph_.input_types(node), outputs = graph_.output_types(node);
-    return kernels_[id]->prepare({{inputs, outputs, node.attrs, bucket}, constants, team_size_, packed});
+    return kernels_[id]->prepare({{inputs, outputs, node.attrs, plan.bucket}, constants, team_size_, packed, overwritten});
   } catch (const std::bad_alloc&) {
     return error(Code::resource_exhausted, "out of memory");
   }
@@ -163,12 +168,12 @@ Status Program::prepare(const Bindings& bucket, PackedConstants& packed, bool la
   std::mutex mutex;  // guards readers and constants
   std::vector<Status> failed(preparing.size());
   std::atomic<bool> stop = false;
-  ThreadTeam(std::min(team_size_, static_cast<int>(preparing.size()) + 1)).run([&](Team& team) {
+  ThreadTeam(std::clamp(static_cast<int>(preparing.size()), 1, team_size_)).run([&](Team& team) {
     StagedConstants staged;
     for (int64_t at; !stop && (at = team.claim(std::ssize(preparing))) >= 0;) {
       const NodeId id = preparing[at];
       const Node& node = graph_.nodes[id];
-      auto state = prepare_node(id, bucket, packed, staged);
+      auto state = prepare_node(id, plan, packed, staged);
       if (!state) {
         failed[at] = state.error().with_context(node.name);
         stop = true;

@@ -72,10 +72,10 @@ class Program {
     bool prepared = false;
   };
   Status choose_kernels();
-  class StagedConstants;
-  Result<std::shared_ptr<const KernelState>> prepare_node(NodeId id, const Bindings& bucket, PackedConstants& packed,
-                                                          StagedConstants& staged) const;
   BucketPlan& bucket_plan(const Bindings& bucket);
+  class StagedConstants;
+  Result<std::shared_ptr<const KernelState>> prepare_node(NodeId id, const BucketPlan& plan, PackedConstants& packed,
+                                                          StagedConstants& staged) const;
   std::vector<Stage> make_stages(const Bindings& bucket, std::vector<int32_t>& stage_of_node) const;
   void resolve(const BucketPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs);
   void run_stages(std::span<const Stage> stages, DeviceQueue::Turn& turn, const StepContext& step, std::vector<double>* node_seconds);

@@ -585,7 +585,7 @@ void KernelMemory::prepare(const Kernel& kernel, const NodeSizes& sizes, const O
     if (sizes.inputs[i].kind == ValueType::Kind::tensor) constants[i] = static_cast<const std::byte*>(inputs_[i].tensor.data);
   }
   OwnPacked packed;
-  Result<std::shared_ptr<const KernelState>> state = kernel.prepare({sizes, constants, options.team_size, packed});
+  Result<std::shared_ptr<const KernelState>> state = kernel.prepare({sizes, constants, options.team_size, packed, options.overwritten});
   CHECK(state.has_value());
   state_ = *std::move(state);
 }

@@ -52,6 +52,7 @@ class KernelMemory {
     int in_place_input = -1;
     bool constants = false;  // float tensors behind the first input are constants, of which prepare() may keep packed copies
     bool for_timing = false;  // in the device's own memory, pools without gaps; values cannot be read back, damage() knows nothing
+    int overwritten = -1;    // what prepare() is told
   };
   KernelMemory(const CaseData& data, const Kernel& kernel, std::span<const HostValue> inputs,
                std::span<const HostTensor> outputs, const Options& options);

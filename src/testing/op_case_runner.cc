@@ -158,6 +158,19 @@ void OpCheck::check_in_place(const Kernel& kernel, const Run& plain,
   }
 }
 
+// A kernel's own choice: it may add in another order then.
+void OpCheck::check_overwriting(const Kernel& kernel, const CheckOptions& options, std::vector<std::string>& failures) const {
+  const int input = kernel.overwrites(data_.declared->attrs);
+  if (input < 0 || data_.declared->inputs[input].strided) return;
+  if (data_.inputs[input].tensor.values.size() != expected_[0].values.size()) return;
+  for (const bool constants : {false, true}) {
+    std::vector<std::string> found;
+    check_values(run(kernel, data_.inputs, {.team_size = options.team_sizes.back(), .in_place_output = 0, .in_place_input = input,
+                                            .constants = constants, .overwritten = input}), found);
+    for (const std::string& what : found) failures.push_back(fmt::format("over input {}: {}", input, what));
+  }
+}
+
 void OpCheck::check_rows_alone(const Kernel& kernel, const Run& batch, int max_rows,
                                std::vector<std::string>& failures) const {
   if (expected_.empty() || expected_[0].dims.empty()) return;
@@ -273,6 +286,7 @@ CaseReport OpCheck::check(const Kernel& kernel, const CheckOptions& options) con
   }
   if (kernel.prepare != nullptr) check_constants(kernel, *first, options, report.failures);
   check_in_place(kernel, *first, report.failures);
+  if (kernel.overwrites != nullptr) check_overwriting(kernel, options, report.failures);
   if (kernel.by_rows) check_by_rows(kernel, *first, report.failures);
   if (kernel.row_invariant) check_rows_alone(kernel, *first, options.max_rows_alone, report.failures);
   return report;

@@ -38,6 +38,7 @@ class OpCheck {
   void check_values(const Run& run, std::vector<std::string>& failures) const;
   void check_state(const Run& run, std::vector<std::string>& failures) const;
   void check_in_place(const Kernel& kernel, const Run& plain, std::vector<std::string>& failures) const;
+  void check_overwriting(const Kernel& kernel, const CheckOptions& options, std::vector<std::string>& failures) const;
   void check_by_rows(const Kernel& kernel, const Run& plain, std::vector<std::string>& failures) const;
   void check_rows_alone(const Kernel& kernel, const Run& batch, int max_rows,
                         std::vector<std::string>& failures) const;

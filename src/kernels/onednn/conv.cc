@@ -9,10 +9,11 @@ template <bool transpose>
 struct ConvOfFloats final : Convolution<transpose> {
   static constexpr const char* kOp = transpose ? "conv_transpose" : "conv";
   static const ops::Epilogue& epilogue_of(const Attrs& attrs) { return attrs.as<ops::ConvAttrs>().epilogue; }
+  static int overwrites(const Attrs& attrs) { return residual_of(epilogue_of(attrs)); }
 
-  ConvOfFloats(std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs)
+  ConvOfFloats(std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs, bool in_place)
       : Convolution<transpose>(inputs, output, attrs.as<ops::ConvAttrs>(), epilogue_of(attrs)) {
-    this->post = post_ops(epilogue_of(attrs), 2, 1.0f, std::nullopt, this->out);
+    this->post = post_ops(epilogue_of(attrs), 2, 1.0f, std::nullopt, this->out, in_place);
   }
 };
 

@@ -11,7 +11,7 @@ struct ConvOf8Bits final : Convolution<false> {
   static constexpr const char* kOp = "conv_q8";
   static const ops::Epilogue& epilogue_of(const Attrs& attrs) { return attrs.as<ops::ConvQ8Attrs>().q8.epilogue; }
 
-  ConvOf8Bits(std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs)
+  ConvOf8Bits(std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs, bool)
       : Convolution(inputs, output, attrs.as<ops::ConvQ8Attrs>().conv, epilogue_of(attrs)) {
     const auto& a = attrs.as<ops::ConvQ8Attrs>();
     q8 = a.q8;

@@ -10,7 +10,7 @@ struct GemmOf8Bits final : Matmul {
   static constexpr const char* kOp = "gemm_q8";
   static const ops::Epilogue& epilogue_of(const Attrs& attrs) { return attrs.as<ops::GemmQ8Attrs>().q8.epilogue; }
 
-  GemmOf8Bits(std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs)
+  GemmOf8Bits(std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs, bool)
       : Matmul(inputs, output, attrs.as<ops::GemmQ8Attrs>().trans_b) {
     q8 = attrs.as<ops::GemmQ8Attrs>().q8;
     if (q8->epilogue.bias) bias = bias_of_columns();

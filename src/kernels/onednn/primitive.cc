@@ -90,7 +90,8 @@ const dnnl::engine& cpu_engine() {
 
 bool takes(const ops::Epilogue& epilogue) { return !epilogue.activation || eltwise_of(*epilogue.activation); }
 
-PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, std::optional<Desc> bias, const Desc& output) {
+PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, std::optional<Desc> bias, const Desc& output,
+                 bool in_place) {
   PostOps made;
   dnnl::post_ops list;
   const auto add = [&](int input, const Desc& desc) {
@@ -100,7 +101,8 @@ PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, st
   };
   if (scale != 1.0f) list.append_eltwise(algorithm::eltwise_linear, scale, 0.0f);
   if (bias) add(first_input, *bias);
-  if (epilogue.residual) add(first_input + int{epilogue.bias}, output);
+  if (epilogue.residual && in_place) list.append_sum(1.0f);
+  if (epilogue.residual && !in_place) add(first_input + int{epilogue.bias}, output);
   if (epilogue.activation) {
     const Eltwise eltwise = *eltwise_of(*epilogue.activation);
     list.append_eltwise(eltwise.kind, eltwise.alpha, eltwise.beta);
@@ -241,7 +243,7 @@ void run_prepared(const StepContext& step, const NodeArgs& args, Team&) {
 bool supports_product(MakeProduct make, std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs) {
   if (any_zero(inputs)) return false;
   try {
-    const std::unique_ptr<Product> product = make(inputs, output, attrs);
+    const std::unique_ptr<Product> product = make(inputs, output, attrs, false);
     if (!is_fast(product->describe(in_any_form(product->weight), true))) return false;
     return product->packs_computed_weight || is_fast(product->describe(product->weight, true));
   } catch (const std::exception&) {
@@ -251,7 +253,7 @@ bool supports_product(MakeProduct make, std::span<const ValueType> inputs, const
 
 Result<std::shared_ptr<const KernelState>> prepare_product(std::string_view op, MakeProduct make, const NodeSetup& setup) {
   try {
-    const std::unique_ptr<Product> product = make(setup.sizes.inputs, setup.sizes.outputs[0], setup.sizes.attrs);
+    const std::unique_ptr<Product> product = make(setup.sizes.inputs, setup.sizes.outputs[0], setup.sizes.attrs, setup.overwritten >= 0);
     // Two microseconds of one core, which is what waking a second costs: below, one thread has done before a second has woken.
     constexpr double kAloneFlops = 4e5;
     const int threads = product->flops < kAloneFlops ? 1 : setup.threads;

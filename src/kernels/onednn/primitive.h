@@ -21,24 +21,29 @@ const dnnl::engine& cpu_engine();
 // Whether oneDNN has the epilogue's function exactly.
 bool takes(const ops::Epilogue& epilogue);
 
-// scale, then bias as an operand where `bias` is given, then residual, then the function. Operands that become post-ops are read from
+// scale, then bias as an operand where `bias` is given, then residual, then the function. `in_place`: the residual is what the output holds
+// before; a sum with that reads and writes each line once. Operands that become post-ops are read from
 // the inputs whose numbers go to `operands`, in the order of the post-ops' arguments.
 struct PostOps {
   dnnl::primitive_attr attr;
   std::vector<std::pair<int, int>> operands;  // (argument of the primitive, input of the node)
   std::vector<Desc> descs;                    // of each
 };
-PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, std::optional<Desc> bias, const Desc& output);
+PostOps post_ops(const ops::Epilogue& epilogue, int first_input, float scale, std::optional<Desc> bias, const Desc& output,
+                 bool in_place = false);
 // The same for 8-bit products, whose scales (input 2) go with the weight's dims of `scales_mask`: zero points and scales too.
 PostOps post_ops(const ops::Q8ProductAttrs& q8, int scales_mask, const Desc& output);
 
 // A node as oneDNN sees it: the memory of its operands and a description of the primitive. Each op derives its own, with
 //   static constexpr const char* kOp;
 //   static const ops::Epilogue& epilogue_of(const Attrs& attrs);
-//   a constructor from (inputs, output, attrs): no dim is 0, and takes() has accepted the epilogue. It may throw dnnl::error.
+//   a constructor from (inputs, output, attrs, whether the output overwrites the input that overwrites() says): no dim is 0, and takes()
+//   has accepted the epilogue. It may throw dnnl::error.
 class Product {
  public:
   virtual ~Product() = default;
+  // As Kernel has it; those that overwrite have their own.
+  static int overwrites(const Attrs&) { return -1; }
   // The primitive with a weight in the form `wanted`. With `allow_empty` an empty description where oneDNN has none; else throws.
   virtual dnnl::primitive_desc describe(const Desc& wanted, bool allow_empty) const = 0;
 
@@ -78,7 +83,8 @@ class Prepared final : public KernelState {
 void run_prepared(const StepContext& step, const NodeArgs& args, Team& team);
 
 // Makes a node's product; it may throw dnnl::error.
-using MakeProduct = std::unique_ptr<Product> (*)(std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs);
+using MakeProduct = std::unique_ptr<Product> (*)(std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs,
+                                                 bool in_place);
 
 // Kernel::supports, for types whose epilogue takes() accepts: oneDNN itself is asked, as it refuses some pads and strides.
 bool supports_product(MakeProduct make, std::span<const ValueType> inputs, const ValueType& output, const Attrs& attrs);
@@ -89,8 +95,8 @@ Result<std::shared_ptr<const KernelState>> prepare_product(std::string_view op, 
 template <class P>
 PluginKernel kernel_of() {
   static constexpr MakeProduct kMake = [](std::span<const ValueType> inputs, const ValueType& output,
-                                          const Attrs& attrs) -> std::unique_ptr<Product> {
-    return std::make_unique<P>(inputs, output, attrs);
+                                          const Attrs& attrs, bool in_place) -> std::unique_ptr<Product> {
+    return std::make_unique<P>(inputs, output, attrs, in_place);
   };
   return {P::kOp,
           {.name = "onednn",
@@ -101,9 +107,13 @@ PluginKernel kernel_of() {
                  return takes(P::epilogue_of(attrs)) && supports_product(kMake, inputs, outputs[0], attrs);
                },
            .prepare = [](const NodeSetup& setup) { return prepare_product(P::kOp, kMake, setup); },
+           .overwrites = P::overwrites,
            .outside_team = true,
            .run = run_prepared}};
 }
+
+// The input of a residual that follows the bias behind two inputs; -1: none.
+inline int residual_of(const ops::Epilogue& epilogue) { return epilogue.residual ? 2 + int{epilogue.bias} : -1; }
 
 Dims dims_of(const Shape& shape);
 double elements(const Dims& dims);
