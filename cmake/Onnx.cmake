@@ -2,6 +2,9 @@
 # cmake/onnx.txt pins: pip fetches it once, or HEADRACE_ONNX_WHEEL names a file with that hash.
 set(HEADRACE_ONNX_WHEEL "" CACHE FILEPATH "The wheel of cmake/onnx.txt on disk, for machines without a network")
 set(Protobuf_USE_STATIC_LIBS ON)
+if(HEADRACE_CUDA)  # which puts all parts into one shared library: the distribution's static one cannot be linked into that
+  set(Protobuf_USE_STATIC_LIBS OFF)
+endif()
 find_package(Protobuf 3.21 REQUIRED)
 
 set(onnx_pin ${CMAKE_SOURCE_DIR}/cmake/onnx.txt)

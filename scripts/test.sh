@@ -86,7 +86,7 @@ if [ $# -eq 0 ]; then
   stage "test tsan" run_ctest tsan -L threads
   # CUDA kernels are compiled where nvcc is; they run through the same op driver where a device is (op_driver_cuda_test.cc).
   if command -v nvcc > /dev/null; then
-    if stage "build cuda plug-in" configure_and_build cuda headrace_cuda; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+    if stage "build cuda package" configure_and_build cuda package_cuda; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
   fi
   if stage "fuzz" scripts/fuzz.sh 60; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 fi

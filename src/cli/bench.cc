@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/bench_requests.h"
 #include "cli/bench_serve.h"
@@ -107,6 +109,8 @@ Result<std::vector<std::shared_ptr<Arrivals>>> run_batch(engine::ServingModel& m
 
 struct Sample {
   double prefill_tokens_per_s = 0, decode_tokens_per_s = 0, ttft_ms = 0, tpot_ms = 0;
+  double prefill_ms = 0;                    // first batch: to the last first token
+  double first_tokens_ms = 0, total_ms = 0;  // second batch: to the last first token, to the last token of all
 };
 
 Result<Sample> measure_once(engine::ServingModel& model, const BenchOptions& bench, int64_t& next_number) {
@@ -121,11 +125,14 @@ Result<Sample> measure_once(engine::ServingModel& model, const BenchOptions& ben
     sample.ttft_ms += p->timing().ttft_ms() / batch;
   }
   sample.prefill_tokens_per_s = batch * static_cast<double>(bench.prompt_tokens) / seconds_between(begin, end);
+  sample.prefill_ms = seconds_between(begin, end) * 1e3;
   if (bench.gen_tokens < 2) return sample;
   // Decode: from the moment when every sequence has its first token to the last token of all.
   HR_ASSIGN_OR_RETURN(const auto decodes, run_batch(model, bench, bench.gen_tokens, next_number));
   begin = end = decodes.front()->timing().first_token;
+  TimePoint arrived = decodes.front()->timing().arrived;
   for (const auto& d : decodes) {
+    arrived = std::min(arrived, d->timing().arrived);
     begin = std::max(begin, d->times().front());
     end = std::max(end, d->times().back());
     sample.tpot_ms += d->timing().tpot_ms() / batch;
@@ -135,6 +142,8 @@ Result<Sample> measure_once(engine::ServingModel& model, const BenchOptions& ben
     tokens += static_cast<double>(std::count_if(d->times().begin(), d->times().end(), [&](TimePoint t) { return t > begin; }));
   }
   sample.decode_tokens_per_s = tokens / seconds_between(begin, end);
+  sample.first_tokens_ms = seconds_between(arrived, begin) * 1e3;
+  sample.total_ms = seconds_between(arrived, end) * 1e3;
   return sample;
 }
 
@@ -154,11 +163,13 @@ Spread spread_of(const std::vector<Sample>& samples, double Sample::*field, doub
 struct Report {
   Spread prefill, decode, ttft, tpot;
   Spread prefill_tflops, decode_tflops, decode_gbps;
-  runtime::RoofRow roof;
+  std::vector<Sample> samples;
+  std::optional<runtime::RoofRow> roof;  // none on a device: its memory is the model's now (`headrace roof --device`)
+  int threads = 0;
+  int64_t ready_unix_ms = 0;  // when the model could take requests
 };
 
-Report make_report(const std::vector<Sample>& samples, const engine::ModelCard& card, const BenchOptions& bench,
-                   const runtime::RoofRow& roof) {
+Report make_report(const std::vector<Sample>& samples, const engine::ModelCard& card, const BenchOptions& bench) {
   Report report;
   report.prefill = spread_of(samples, &Sample::prefill_tokens_per_s);
   report.decode = spread_of(samples, &Sample::decode_tokens_per_s);
@@ -172,19 +183,22 @@ Report make_report(const std::vector<Sample>& samples, const engine::ModelCard& 
   report.decode_gbps = spread_of(samples, &Sample::decode_tokens_per_s, bytes_per_token * 1e-9);
   report.prefill_tflops = spread_of(samples, &Sample::prefill_tokens_per_s, card.flops_per_token * 1e-12);
   report.decode_tflops = spread_of(samples, &Sample::decode_tokens_per_s, card.flops_per_token * 1e-12);
-  report.roof = roof;
+  report.samples = samples;
   return report;
 }
 
+Json to_json(const Sample& s) {
+  return {{"prefill_ms", s.prefill_ms}, {"first_tokens_ms", s.first_tokens_ms}, {"total_ms", s.total_ms}};
+}
 Json to_json(const Spread& spread) { return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}}; }
 
 void print_json(const Report& report, const engine::ServingModel& model, const BenchOptions& bench, uint64_t device_peak) {
   const engine::ModelCard& card = model.card();
   Json out = {{"model", card.id},
               {"model_type", card.model_type},
-              {"device", bench.model.device},
+              {"device", device_name(bench.model.serving.device)},
               {"isa", isa_name(bench.model.serving.isa)},
-              {"threads", report.roof.threads},
+              {"threads", report.threads},
               {"activations", bench.model.serving.exact ? "f32" : "default"},
               {"dummy_weights", bench.model.serving.dummy_weights}};
   if (bench.model.serving.weights) out["weights"] = format_info(*bench.model.serving.weights).name;
@@ -203,14 +217,28 @@ void print_json(const Report& report, const engine::ServingModel& model, const B
               {"prefill_tflop_per_s", to_json(report.prefill_tflops)},
               {"decode_tflop_per_s", to_json(report.decode_tflops)},
               {"decode_gb_per_s", to_json(report.decode_gbps)},
-              {"roof", Json::parse(roof_row_json(report.roof))},
+              {"samples", Json::array()},
+              {"roof", report.roof ? Json::parse(roof_row_json(*report.roof)) : Json()},
+              {"ready_unix_ms", report.ready_unix_ms},
               {"weight_bytes", card.weight_bytes},
               {"kv_bytes_per_token", card.kv_bytes_per_token},
               {"flops_per_token", card.flops_per_token},
               {"load_seconds", card.load_seconds},
               {"peak_rss_bytes", peak_rss_bytes()},
               {"peak_device_bytes", device_peak}});
+  for (const Sample& sample : report.samples) out["samples"].push_back(to_json(sample));
   fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_roof(const runtime::RoofRow& roof, double decode_gbps, Isa isa) {
+  const double memory = roof.memory_bytes_per_s() * 1e-9;
+  fmt::print("\nThis machine, same threads: memory {:.1f} GB/s read", memory);
+  if (memory > 0) fmt::print(" (decode is at {:.0f}%)", decode_gbps / memory * 100);
+  if (const runtime::ArithmeticRate* peak = roof.find(isa)) {
+    fmt::print("; {} peaks: f32 {:.3f} TFLOP/s", isa_name(peak->isa), peak->f32 * 1e-12);
+    if (peak->bf16 > 0) fmt::print(", bf16 {:.3f} TFLOP/s", peak->bf16 * 1e-12);
+    if (peak->int8 > 0) fmt::print(", int8 {:.3f} TOP/s", peak->int8 * 1e-12);
+  }
 }
 
 void print_text(const Report& report, const engine::ServingModel& model, const BenchOptions& bench) {
@@ -218,7 +246,7 @@ void print_text(const Report& report, const engine::ServingModel& model, const B
   fmt::print("{}: {:.1f} million parameters, {:.1f} MB of weights, loaded in {:.2f} s\n"
              "{} on {} threads, {}; {} x {} prompt tokens, {} generated; {} repeats\n\n",
              printable(card.id), card.num_parameters * 1e-6, static_cast<double>(card.weight_bytes) * 1e-6,
-             card.load_seconds, isa_name(bench.model.serving.isa), report.roof.threads,
+             card.load_seconds, report.roof ? isa_name(bench.model.serving.isa) : device_name(bench.model.serving.device), report.threads,
              bench.model.serving.exact ? "float32 activations" : "default activations", bench.batch,
              bench.prompt_tokens, bench.gen_tokens, bench.repeat);
   fmt::print("  {:<22} {:>10} {:>10} {:>10}\n", "", "median", "min", "max");
@@ -232,14 +260,7 @@ void print_text(const Report& report, const engine::ServingModel& model, const B
   line("prefill, TFLOP/s", report.prefill_tflops);
   line("decode, TFLOP/s", report.decode_tflops);
   line("decode, GB/s", report.decode_gbps);
-  const double memory = report.roof.memory_bytes_per_s() * 1e-9;
-  fmt::print("\nThis machine, same threads: memory {:.1f} GB/s read", memory);
-  if (memory > 0) fmt::print(" (decode is at {:.0f}%)", report.decode_gbps.median / memory * 100);
-  if (const runtime::ArithmeticRate* peak = report.roof.find(bench.model.serving.isa)) {
-    fmt::print("; {} peaks: f32 {:.3f} TFLOP/s", isa_name(peak->isa), peak->f32 * 1e-12);
-    if (peak->bf16 > 0) fmt::print(", bf16 {:.3f} TFLOP/s", peak->bf16 * 1e-12);
-    if (peak->int8 > 0) fmt::print(", int8 {:.3f} TOP/s", peak->int8 * 1e-12);
-  }
+  if (report.roof) print_roof(*report.roof, report.decode_gbps.median, bench.model.serving.isa);
   fmt::print("\nPeak memory {:.0f} MB\n", static_cast<double>(peak_rss_bytes()) * 1e-6);
 }
 
@@ -300,9 +321,14 @@ Status bench_command(const std::vector<std::string>& args) {
   config.max_queue = std::max(config.max_queue, bench.batch);
 
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<engine::ServingModel> model, open_model(bench.model));
+  const auto ready = std::chrono::system_clock::now().time_since_epoch();
   const int threads = config.threads > 0 ? static_cast<int>(config.threads) : usable_cpus();
-  constexpr int kRoofRepeats = 3;
-  HR_ASSIGN_OR_RETURN(const runtime::RoofReport roof, measure_roof_with_progress(threads, kRoofRepeats));
+  std::optional<runtime::RoofRow> roof;
+  if (bench.model.serving.device.kind == DeviceKind::cpu) {
+    constexpr int kRoofRepeats = 3;
+    HR_ASSIGN_OR_RETURN(const runtime::RoofReport measured, measure_roof_with_progress(threads, kRoofRepeats));
+    roof = measured.rows.back();
+  }
 
   std::vector<Sample> samples;
   {
@@ -314,7 +340,10 @@ Status bench_command(const std::vector<std::string>& args) {
       if (i > 0) samples.push_back(sample);  // the first warms caches and plans
     }
   }
-  const Report report = make_report(samples, model->card(), bench, roof.rows.back());
+  Report report = make_report(samples, model->card(), bench);
+  report.roof = std::move(roof);
+  report.threads = threads;
+  report.ready_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(ready).count();
   if (bench.json) {
     print_json(report, *model, bench, model->engine().memory().peak);
   } else {

@@ -208,7 +208,6 @@ Result<Outcome> run_engine(const ModelOptions& options, const load::Lengths& len
 }
 
 Result<Outcome> run_static(const ModelOptions& options, const load::Lengths& lengths, int64_t batch, int64_t context) {
-  HR_RETURN_IF_ERROR(options.check_device());
   HR_ASSIGN_OR_RETURN(const std::string path, resolve_model(options.path));
   std::unique_ptr<engine::StaticBatch> batches;
   {

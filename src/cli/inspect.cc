@@ -213,7 +213,6 @@ Status inspect_command(const std::vector<std::string>& args) {
   model.declare_engine(options, {"--max-queue", "--kv-tokens"});
   HR_ASSIGN_OR_RETURN(const Options::Parsed parsed, options.parse(args));
   if (parsed == Options::Parsed::help_shown) return {};
-  HR_RETURN_IF_ERROR(model.check_device());
   HR_ASSIGN_OR_RETURN(model.path, resolve_model(model.path));
 
   if (plan && !json) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -24,11 +25,15 @@ struct CommandRow {
 };
 
 const std::vector<CommandRow>& commands() {
-  static const std::vector<CommandRow> rows = {
+  static const std::vector<CommandRow> rows = [] {
+    std::vector<CommandRow> listed = {
 #define HR_COMMAND(name, summary) {#name, summary, &name##_command},
 #include "cli/commands.def"
 #undef HR_COMMAND
-  };
+    };
+    for (CommandRow& row : listed) std::replace(row.name.begin(), row.name.end(), '_', '-');
+    return listed;
+  }();
   return rows;
 }
 
@@ -36,7 +41,7 @@ std::string help() {
   std::string text =
       "Headrace runs language models: in the terminal, and over HTTP for OpenAI clients.\n\n"
       "Usage: headrace COMMAND [arguments]\n\nCommands:\n";
-  for (const CommandRow& row : commands()) text += fmt::format("  {:<10} {}\n", row.name, row.summary);
+  for (const CommandRow& row : commands()) text += fmt::format("  {:<16} {}\n", row.name, row.summary);
   return text +
          "\nStart here (MODEL is a GGUF file, a Hugging Face folder, or a name such as smollm2 or org/name/file.gguf on a hub):\n"
          "  headrace run MODEL \"What is a mill race?\"   one answer\n"

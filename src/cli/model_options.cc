@@ -55,7 +55,14 @@ void ModelOptions::declare_engine(Options& options, const std::vector<std::strin
                      return {};
                    });
   }
-  options.choice(device, "--device", {"cpu", "cuda"}, "Where the model runs (cpu)");
+  options.custom("--device", "cpu|cuda|cuda:N", "Where the model runs; cuda: bf16 weights and activations on the first GPU (cpu)",
+                 [this](std::string_view name) -> Status {
+                   HR_ASSIGN_OR_RETURN(serving.device, parse_device(name));
+                   return {};
+                 });
+  options.flag(serving.deterministic, "--deterministic",
+               "With --device cuda: only kernels that compute each row by itself, so that answers do not depend on what else runs "
+               "(slower; the CPU's all do)");
   options.custom("--isa", "generic|avx2|avx512", "Instruction set of the CPU kernels (the best this machine has)",
                  [this](std::string_view name) -> Status {
                    HR_ASSIGN_OR_RETURN(serving.isa, parse_isa(name));
@@ -78,14 +85,7 @@ void ModelOptions::declare_engine(Options& options, const std::vector<std::strin
   declare_log_level(options);
 }
 
-Status ModelOptions::check_device() const {
-  if (device == "cpu") return {};
-  return make_status(Code::unsupported, "--device {}: this build has no CUDA plug-in; leave the option out to run on the CPU",
-                     device);
-}
-
 Result<std::unique_ptr<engine::ServingModel>> open_model(const ModelOptions& options) {
-  HR_RETURN_IF_ERROR(options.check_device());
   HR_ASSIGN_OR_RETURN(const std::string path, resolve_model(options.path));
   ProgressBar bar("loading");
   engine::ServingOptions serving = options.serving;

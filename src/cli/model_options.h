@@ -14,7 +14,6 @@ namespace headrace::cli {
 
 struct ModelOptions {
   std::string path;  // MODEL as it was written: a path, a name of the catalogue or of a hub; see resolve_model()
-  std::string device = "cpu";
   engine::ServingOptions serving;
 
   // Declares MODEL.
@@ -22,14 +21,12 @@ struct ModelOptions {
   // Declares the options of the engine under a heading of their own; --kv-dtype and rows of config.def whose flag stands in
   // `without` make no sense for the command and are left out.
   void declare_engine(Options& options, const std::vector<std::string_view>& without = {});
-  // Errors: unsupported for a device that this build lacks.
-  Status check_device() const;
 };
 
 void declare_log_level(Options& options);
 void declare_weights(Options& options, std::optional<Format>& target, std::string_view help);
 
-// Errors: those of ServingModel::open, resolve_model() and check_device().
+// Errors: those of ServingModel::open, and resolve_model().
 Result<std::unique_ptr<engine::ServingModel>> open_model(const ModelOptions& options);
 
 // The highest resident memory of this process so far, in bytes; 0 where the system does not say.

@@ -38,7 +38,6 @@ struct PerplexityCommand {
 };
 
 Result<std::unique_ptr<engine::Scorer>> open_scorer(const PerplexityCommand& command) {
-  HR_RETURN_IF_ERROR(command.model.check_device());
   HR_ASSIGN_OR_RETURN(const std::string path, resolve_model(command.model.path));
   ProgressBar bar("loading");
   engine::ServingOptions serving = command.model.serving;

@@ -1,6 +1,7 @@
 #pragma once
-// A long-lived block of host memory, page-aligned, zero-filled by the kernel on first touch, charged to a ledger for as
-// long as it lives. Large blocks ask for huge pages.
+// A long-lived block of memory, charged to a ledger for as long as it lives and lying where the ledger says: on the host, page-aligned and
+// zero-filled by the kernel on first touch (large blocks ask for huge pages), or on a device, where it starts as zeros and the host cannot
+// read it.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,8 @@ class Buffer {
 
  private:
   void swap(Buffer& other) noexcept;
+  static Result<std::byte*> on_device(MemoryLedger& ledger, Account account, const std::string& model, uint64_t bytes);
+  static Result<std::byte*> on_host(MemoryLedger& ledger, Account account, const std::string& model, uint64_t bytes);
 
   MemoryLedger* ledger_ = nullptr;
   Account account_ = Account::arena;
@@ -41,8 +44,8 @@ class Buffer {
   uint64_t bytes_ = 0;
 };
 
-// Host memory that a plan is made with, charged to nobody: not zeroed, 16-byte aligned, and large ones are mappings of their own, which go
-// back to the system with their last holder (a heap keeps what was freed inside of it). Never null. Out of memory throws as new does.
+// Host memory that a plan is made with, charged to nobody: not zeroed, 16-byte aligned, and large ones are mappings of their own (of huge
+// pages where they can), which go back to the system with their last holder (a heap keeps what was freed inside of it). Never null. Out of memory throws as new does.
 std::shared_ptr<std::byte[]> host_bytes(uint64_t bytes);
 
 }  // namespace headrace

@@ -6,6 +6,7 @@
 #endif
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <string>
 
@@ -42,6 +43,23 @@ std::string_view isa_name(Isa isa) {
     case Isa::avx512: return "avx512";
   }
   return "?";
+}
+
+std::string device_name(DeviceId device) {
+  if (device.kind == DeviceKind::cpu) return "cpu";
+  return device.index == 0 ? "cuda" : fmt::format("cuda:{}", device.index);
+}
+
+Result<DeviceId> parse_device(std::string_view name) {
+  if (name == "cpu") return DeviceId{};
+  if (name == "cuda") return DeviceId{DeviceKind::cuda, 0};
+  DeviceId device{DeviceKind::cuda, -1};
+  const std::string_view digits = name.starts_with("cuda:") ? name.substr(5) : "";
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
+  if (digits.empty() || code != std::errc() || end != digits.data() + digits.size() || device.index < 0) {
+    return error(Code::invalid_argument, "want cpu, cuda or cuda:N, got \"{}\"", name.substr(0, 32));
+  }
+  return device;
 }
 
 Isa detect_isa() {

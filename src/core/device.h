@@ -2,6 +2,7 @@
 // Devices and instruction sets.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -15,6 +16,10 @@ struct DeviceId {
   int32_t index = 0;
   bool operator==(const DeviceId&) const = default;
 };
+
+std::string device_name(DeviceId device);  // "cpu", "cuda", "cuda:1"
+// Errors: invalid_argument for anything else.
+Result<DeviceId> parse_device(std::string_view name);
 
 // Instruction-set levels of the CPU kernels, each a superset of the one before.
 //   generic  what the compiler's baseline gives

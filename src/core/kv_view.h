@@ -42,7 +42,7 @@ struct KvSpec {
 // A layer's blocks lie together in runs of so many: a sequence's neighbouring blocks are near each other in memory.
 inline constexpr int kKvRunBlocks = 16;
 
-// One layer of one group. Within a block (CPU layout), for each head, so that a head is one piece:
+// One layer of one group. Within a block, for each head, so that a head is one piece (on an accelerator keys are [kKvBlockTokens][head_dim]):
 //   keys   [head_dim][kKvBlockTokens]   so that 16 keys are scored as the lanes of one register
 //   i8: float32 scales of the 16 keys, one cache line
 //   values [kKvBlockTokens][head_dim]

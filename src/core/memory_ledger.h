@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "core/device_memory.h"
 
 namespace headrace {
 
@@ -19,8 +20,8 @@ std::string_view account_name(Account account);
 
 class MemoryLedger {
  public:
-  // limit_bytes 0: no limit.
-  explicit MemoryLedger(uint64_t limit_bytes = 0) : limit_(limit_bytes) {}
+  // limit_bytes 0: no limit. `memory`: where buffers lie, and it outlives them; null: on the host.
+  explicit MemoryLedger(uint64_t limit_bytes = 0, DeviceMemory* memory = nullptr) : limit_(limit_bytes), memory_(memory) {}
   MemoryLedger(const MemoryLedger&) = delete;
   MemoryLedger& operator=(const MemoryLedger&) = delete;
 
@@ -29,6 +30,7 @@ class MemoryLedger {
   void release(Account account, std::string_view model, uint64_t bytes);
 
   uint64_t limit() const { return limit_; }
+  DeviceMemory* memory() const { return memory_; }
   uint64_t total() const;
   uint64_t peak() const;
   uint64_t held(Account account) const;
@@ -36,6 +38,7 @@ class MemoryLedger {
 
  private:
   const uint64_t limit_;
+  DeviceMemory* const memory_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   uint64_t total_ = 0;

@@ -24,19 +24,12 @@ Result<std::unique_ptr<Scorer>> Scorer::open(const std::string& path, const Serv
   scorer->tokenizer_ = std::move(parts.tokenizer);
   runtime::RunnerOptions runner_options;
   runner_options.model_name = path;
-  runner_options.policy = policy_of(options);
-  runner_options.skip_passes = options.skip_passes;
-  runner_options.isa = options.isa;
   runner_options.max_context = static_cast<int32_t>(context);
   runner_options.max_seqs = 1;
   runner_options.max_tokens = kStepTokens;
   runner_options.kv_tokens = context;
   runner_options.max_logit_rows = kStepRows;
-  if (options.progress) {
-    runner_options.progress = [&](double fraction) { options.progress(fraction, "packing weights"); };
-  }
-  HR_ASSIGN_OR_RETURN(auto queue, runtime::DeviceQueue::cpu(static_cast<int>(options.config.threads), options.config.memory_bytes));
-  HR_ASSIGN_OR_RETURN(scorer->runner_, runtime::LocalRunner::open(*source, std::move(queue), runner_options));
+  HR_ASSIGN_OR_RETURN(scorer->runner_, open_runner(*source, options, runner_options));
   if (scorer->runner_->limits().embedding_size > 0) {
     return error(Code::unsupported, "{}: makes embeddings and gives tokens no probability", path);
   }

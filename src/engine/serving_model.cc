@@ -49,7 +49,8 @@ Result<std::unique_ptr<text::Tokenizer>> tokenizer_of(io::VocabMetadata vocab) {
 }
 
 DtypePolicy policy_of(const ServingOptions& options) {
-  DtypePolicy policy = options.exact ? DtypePolicy::exact() : DtypePolicy();
+  const bool on_cpu = options.device.kind == DeviceKind::cpu;
+  DtypePolicy policy = options.exact ? DtypePolicy::exact() : on_cpu ? DtypePolicy() : DtypePolicy::bf16();
   policy.kv = options.kv_dtype.value_or(policy.kv);
   return policy;
 }
@@ -58,8 +59,34 @@ Result<std::unique_ptr<io::ModelSource>> open_source(const std::string& path, co
   HR_ASSIGN_OR_RETURN(std::unique_ptr<io::ModelSource> source,
                       options.dummy_weights ? io::ModelSource::open_dummy(path, kDummySeed, options.dummy_format)
                                             : io::ModelSource::open(path));
-  if (!options.weights) return source;
-  return io::requantize(std::move(source), *options.weights);
+  std::optional<Format> format = options.weights;
+  if (options.device.kind != DeviceKind::cpu && !options.exact) {
+    if (format && *format != Format::bf16) {
+      return error(Code::unsupported, "--weights {}: this device multiplies bf16; leave the option out, or add --exact for float32",
+                   format_info(*format).name);
+    }
+    const auto is_narrow = [](const io::SourceTensor& tensor) { return tensor.shape.size() != 2 || tensor.format == Format::bf16; };
+    if (!std::ranges::all_of(source->tensors(), is_narrow)) format = Format::bf16;
+  }
+  if (!format) return source;
+  return io::requantize(std::move(source), *format);
+}
+
+Result<std::unique_ptr<runtime::LocalRunner>> open_runner(const io::ModelSource& source, const ServingOptions& options,
+                                                          runtime::RunnerOptions runner_options) {
+  runner_options.policy = policy_of(options);
+  runner_options.skip_passes = options.skip_passes;
+  runner_options.isa = options.isa;
+  runner_options.row_invariant = options.deterministic;
+  if (options.progress) {
+    runner_options.progress = [&](double fraction) { options.progress(fraction, "packing weights"); };
+  }
+  const auto threads = static_cast<int>(options.config.threads);
+  const uint64_t memory = options.config.memory_bytes;
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<runtime::DeviceQueue> queue,
+                      options.device.kind == DeviceKind::cpu ? runtime::DeviceQueue::cpu(threads, memory)
+                                                             : runtime::DeviceQueue::cuda(options.device.index, threads, memory));
+  return runtime::LocalRunner::open(source, std::move(queue), std::move(runner_options));
 }
 
 ServingModel::~ServingModel() = default;
@@ -72,19 +99,11 @@ Result<std::unique_ptr<ServingModel>> ServingModel::open(const std::string& path
 
   runtime::RunnerOptions runner_options;
   runner_options.model_name = options.name.empty() ? fs::path(path).stem().string() : options.name;
-  runner_options.policy = policy_of(options);
-  runner_options.skip_passes = options.skip_passes;
-  runner_options.isa = options.isa;
   runner_options.max_context = int32_t(options.config.max_context);
   runner_options.max_seqs = int32_t(options.config.max_seqs);
   runner_options.max_tokens = int32_t(options.config.max_batched_tokens);
   runner_options.kv_tokens = options.config.kv_tokens;
-  if (options.progress) {
-    runner_options.progress = [&](double fraction) { options.progress(fraction, "packing weights"); };
-  }
-  HR_ASSIGN_OR_RETURN(auto queue,
-                      runtime::DeviceQueue::cpu(int(options.config.threads), options.config.memory_bytes));
-  HR_ASSIGN_OR_RETURN(auto runner, runtime::LocalRunner::open(*source, queue, runner_options));
+  HR_ASSIGN_OR_RETURN(auto runner, open_runner(*source, options, runner_options));
 
   std::unique_ptr<ServingModel> model(new ServingModel());
   ModelCard& card = model->card_;

@@ -27,6 +27,7 @@ struct VocabMetadata;
 }
 namespace headrace::runtime {
 class LocalRunner;
+struct RunnerOptions;
 }
 
 namespace headrace::engine {
@@ -40,8 +41,10 @@ struct ServingOptions {
   std::string name;               // of the model in /v1/models; empty: of the file or folder, without its ending
   EngineConfig config;
   bool exact = false;             // float32 activations, and KV unless kv_dtype says otherwise
-  std::optional<DType> kv_dtype;  // of the cache; none: f16, and f32 with `exact`
+  std::optional<DType> kv_dtype;  // of the cache; none: f16, bf16 off the CPU, and f32 with `exact`
   std::vector<std::string> skip_passes;
+  DeviceId device;
+  bool deterministic = false;     // off the CPU: only kernels that compute each row by itself
   Isa isa = detect_isa();
   bool dummy_weights = false;     // a config.json alone; the seed is 0
   Format dummy_format = Format::bf16;
@@ -80,8 +83,14 @@ struct ChatOptions {
 // What the arithmetic may use by these options.
 DtypePolicy policy_of(const ServingOptions& options);
 
-// The checkpoint that the options ask for: dummy weights, and weights in another format.
+// The checkpoint that the options ask for: dummy weights, and weights in another format. Off the CPU matrices are rounded to bf16 but with
+// `exact`. Errors: those of the source; unsupported for `weights` that the device does not multiply.
 Result<std::unique_ptr<io::ModelSource>> open_source(const std::string& path, const ServingOptions& options);
+
+// A runner on the device of the options, which fill all of `runner_options` but its sizes. Errors: those of LocalRunner::open and of the
+// device's queue.
+Result<std::unique_ptr<runtime::LocalRunner>> open_runner(const io::ModelSource& source, const ServingOptions& options,
+                                                          runtime::RunnerOptions runner_options);
 
 class ServingModel {
  public:

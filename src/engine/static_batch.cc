@@ -22,20 +22,12 @@ Result<std::unique_ptr<StaticBatch>> StaticBatch::open(const std::string& path, 
   out->context_ = static_cast<int32_t>(context);
   runtime::RunnerOptions runner_options;
   runner_options.model_name = path;
-  runner_options.policy = policy_of(options);
-  runner_options.skip_passes = options.skip_passes;
-  runner_options.isa = options.isa;
   runner_options.max_context = out->context_;
   runner_options.max_seqs = 2 * out->batch_;  // padding is sequences of its own
   runner_options.max_tokens = static_cast<int32_t>(options.config.max_batched_tokens);
   // A row's blocks and those of its padding: together one more than a row without padding has.
   runner_options.kv_tokens = batch * (static_cast<int64_t>(kv_blocks_for(out->context_)) + 1) * kKvBlockTokens;
-  if (options.progress) {
-    runner_options.progress = [&](double fraction) { options.progress(fraction, "packing weights"); };
-  }
-  HR_ASSIGN_OR_RETURN(auto queue,
-                      runtime::DeviceQueue::cpu(static_cast<int>(options.config.threads), options.config.memory_bytes));
-  HR_ASSIGN_OR_RETURN(out->runner_, runtime::LocalRunner::open(*source, std::move(queue), runner_options));
+  HR_ASSIGN_OR_RETURN(out->runner_, open_runner(*source, options, runner_options));
   if (out->runner_->limits().embedding_size > 0) {
     return error(Code::unsupported, "{}: makes embeddings and generates no text", path);
   }

@@ -127,7 +127,7 @@ ValueId fold_window(Rewriter& graph, const Node& node, ValueId input, const Valu
   std::vector<int64_t> to;
   for (const Dim& dim : type.shape) to.push_back(dim.constant());
   std::shared_ptr<std::byte[]> bytes = new_bytes(type);
-  copy_window(window_of(node, graph.dims(input), std::move(to)), dtype_bytes(type.dtype), graph.value(input).bytes.get(), bytes.get());
+  copy_window(window_of(node, graph.dims(input), std::move(to)), dtype_bytes(type.dtype), graph.value(input).bytes.hold().get(), bytes.get());
   return graph.constant_bytes(name, type.dtype, type.shape, std::move(bytes));
 }
 
@@ -139,10 +139,11 @@ ValueId fold_concat(Rewriter& graph, const Node& node, const ValueType& type, co
   int64_t column = 0;
   for (const ValueId input : node.inputs) {
     const Value& part = graph.value(input);
+    const std::shared_ptr<const std::byte[]> from = part.bytes.hold();
     int64_t part_bytes = static_cast<int64_t>(dtype_bytes(type.dtype));
     for (int at = axis; at < part.type.shape.rank(); ++at) part_bytes *= part.type.shape[at].constant();
     for (int64_t row = 0; row < outer; ++row) {
-      std::memcpy(bytes.get() + row * row_bytes + column, part.bytes.get() + row * part_bytes, static_cast<size_t>(part_bytes));
+      std::memcpy(bytes.get() + row * row_bytes + column, from.get() + row * part_bytes, static_cast<size_t>(part_bytes));
     }
     column += part_bytes;
   }

@@ -87,18 +87,18 @@ std::string WeightRecipe::describe() const {
 }
 
 ValueId Graph::add_input(std::string name, DType dtype, Shape shape) {
-  values.push_back({std::move(name), ValueRole::input, ValueType::tensor(dtype, shape), kNone, {}, kNone, nullptr});
+  values.push_back({std::move(name), ValueRole::input, ValueType::tensor(dtype, shape), kNone, {}, kNone, {}});
   return static_cast<ValueId>(values.size() - 1);
 }
 
 ValueId Graph::add_weight(std::string name, Format format, Shape shape, WeightRecipe recipe) {
   values.push_back(
-      {std::move(name), ValueRole::weight, ValueType::weight(format, shape), kNone, std::move(recipe), kNone, nullptr});
+      {std::move(name), ValueRole::weight, ValueType::weight(format, shape), kNone, std::move(recipe), kNone, {}});
   return static_cast<ValueId>(values.size() - 1);
 }
 
 ValueId Graph::add_state(std::string name, ValueType type, int32_t layer) {
-  values.push_back({std::move(name), ValueRole::state, std::move(type), kNone, {}, layer, nullptr});
+  values.push_back({std::move(name), ValueRole::state, std::move(type), kNone, {}, layer, {}});
   return static_cast<ValueId>(values.size() - 1);
 }
 
@@ -115,8 +115,8 @@ ValueId Graph::add_constant(std::string name, DType dtype, std::vector<int64_t> 
   return add_constant_bytes(std::move(name), dtype, shape, bytes);
 }
 
-ValueId Graph::add_constant_bytes(std::string name, DType dtype, Shape shape, std::shared_ptr<const std::byte[]> bytes) {
-  CHECK(bytes != nullptr);
+ValueId Graph::add_constant_bytes(std::string name, DType dtype, Shape shape, ConstantBytes bytes) {
+  CHECK(bytes.has_value());
   values.push_back({std::move(name), ValueRole::constant, ValueType::tensor(dtype, shape), kNone, {}, kNone, std::move(bytes)});
   return static_cast<ValueId>(values.size() - 1);
 }
@@ -150,7 +150,7 @@ Result<Node> Graph::make_node(NodeId id, const Op& op, Attrs attrs, std::vector<
   if (!types) return tl::unexpected<Status>(types.error().with_context(fmt::format("{} ({})", node.name, op.name)));
   for (size_t index = 0; index < types->size(); ++index) {
     std::string value_name = index == 0 ? node.name : fmt::format("{}.{}", node.name, index);
-    values.push_back({std::move(value_name), ValueRole::computed, std::move((*types)[index]), id, {}, kNone, nullptr});
+    values.push_back({std::move(value_name), ValueRole::computed, std::move((*types)[index]), id, {}, kNone, {}});
     node.outputs.push_back(static_cast<ValueId>(values.size() - 1));
   }
   return node;

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "core/shape.h"
+#include "graph/constant_bytes.h"
 #include "ops/op.h"
 
 namespace headrace {
@@ -45,6 +46,17 @@ enum class ValueRole : uint8_t {
   constant,  // data held by the graph
 };
 
+// Elements of a constant and what keeps them in memory.
+template <class T>
+class HeldSpan : public std::span<const T> {
+ public:
+  HeldSpan(std::shared_ptr<const std::byte[]> bytes, size_t elements)
+      : std::span<const T>(reinterpret_cast<const T*>(bytes.get()), elements), bytes_(std::move(bytes)) {}
+
+ private:
+  std::shared_ptr<const std::byte[]> bytes_;
+};
+
 struct Value {
   std::string name;
   ValueRole role = ValueRole::computed;
@@ -52,13 +64,14 @@ struct Value {
   NodeId producer = kNone;  // computed values
   WeightRecipe recipe;      // weights
   int32_t layer = kNone;    // kv states: the model layer
-  std::shared_ptr<const std::byte[]> bytes;  // constants: packed elements of type.dtype, shared and immutable
+  ConstantBytes bytes;      // constants: packed elements of type.dtype
 
-  // A constant's elements. T is the dtype's C++ type.
+  uint64_t constant_bytes() const { return static_cast<uint64_t>(type.shape.elements(Bindings())) * dtype_bytes(type.dtype); }
+  // A constant's elements, in memory as long as they are held. T is the dtype's C++ type.
   template <class T>
-  std::span<const T> constant() const {
+  HeldSpan<T> constant() const {
     CHECK(role == ValueRole::constant && sizeof(T) == dtype_bytes(type.dtype));
-    return {reinterpret_cast<const T*>(bytes.get()), static_cast<size_t>(type.shape.elements(Bindings()))};
+    return HeldSpan<T>(bytes.hold(), static_cast<size_t>(type.shape.elements(Bindings())));
   }
 };
 
@@ -98,8 +111,8 @@ class Graph {
   ValueId add_state(std::string name, ValueType type, int32_t layer = kNone);
   // `data` is rounded to the dtype: f32, f16, bf16, f64, i8, u8, i32, i64 or boolean.
   ValueId add_constant(std::string name, DType dtype, std::vector<int64_t> dims, const std::vector<double>& data);
-  // `bytes` holds the packed elements; any dtype with bytes.
-  ValueId add_constant_bytes(std::string name, DType dtype, Shape shape, std::shared_ptr<const std::byte[]> bytes);
+  // `bytes` are the packed elements; any dtype with bytes.
+  ValueId add_constant_bytes(std::string name, DType dtype, Shape shape, ConstantBytes bytes);
   // Appends a node; its outputs are inferred. Errors: what infer() reports, with the node's name.
   Result<std::vector<ValueId>> add_node(const Op& op, Attrs attrs, std::vector<ValueId> inputs, std::string name);
   // Inserts before node `at` (passes use it); the same otherwise. Node ids from `at` on move up by one.

@@ -174,7 +174,7 @@ TEST(Verifier, RefusesAWeightWhosePartsDoNotMakeItsRows) {
 TEST(Verifier, RefusesAConstantWithoutBytes) {
   Small small;
   const ValueId constant = small.graph.add_constant("c", DType::f32, {2}, {1, 2});
-  small.graph.values[constant].bytes = nullptr;
+  small.graph.values[constant].bytes = {};
   EXPECT_THAT(verdict(small.graph), HasSubstr("constant c: no bytes"));
 }
 

@@ -34,7 +34,7 @@ std::optional<double> scalar(Rewriter& graph, ValueId value) {
   if (value == kNone || !graph.is_constant(value) || graph.type(value).dtype != DType::f32) return std::nullopt;
   const int64_t elements = graph.type(value).shape.elements(Bindings());
   if (elements < 1 || elements > kMaxScalarElements) return std::nullopt;
-  const std::span<const float> data = graph.value(value).constant<float>();
+  const HeldSpan<float> data = graph.value(value).constant<float>();
   if (!std::all_of(data.begin(), data.end(), [&](float x) { return x == data[0]; })) return std::nullopt;
   return static_cast<double>(data[0]);
 }

@@ -36,11 +36,13 @@ Status check_skipped_names(const PassOptions& options) {
   return {};
 }
 
+// A fusion may hand an access to another op, under the same name.
 struct StateAccess {
   const Op* op;
   std::string name;
+  std::vector<ValueId> states;
   bool writes;
-  bool operator==(const StateAccess&) const = default;
+  bool operator==(const StateAccess& other) const { return name == other.name && states == other.states && writes == other.writes; }
 };
 
 // Nodes that touch state, in order. Nothing in the values says that a cache is read after it was written: the order does.
@@ -49,7 +51,11 @@ std::vector<StateAccess> state_accesses(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (node.dead) continue;
     const Effects& effects = node.op->effects;
-    if (effects.reads_state || effects.writes_state) accesses.push_back({node.op, node.name, effects.writes_state});
+    if (!effects.reads_state && !effects.writes_state) continue;
+    accesses.push_back({node.op, node.name, {}, effects.writes_state});
+    for (const ValueId input : node.inputs) {
+      if (input != kNone && graph.values[input].role == ValueRole::state) accesses.back().states.push_back(input);
+    }
   }
   return accesses;
 }

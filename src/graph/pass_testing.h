@@ -13,9 +13,10 @@
 namespace headrace::pass_testing {
 
 // Every pass but `name` is skipped. Returns its hits.
-inline int run_alone(Graph& graph, const std::string& name, const DtypePolicy& policy = {}) {
+inline int run_alone(Graph& graph, const std::string& name, const DtypePolicy& policy = {}, DeviceKind device = DeviceKind::cpu) {
   PassOptions options;
   options.policy = policy;
+  options.device = device;
   for (const Pass& pass : all_passes()) {
     if (pass.name != name) options.skip.insert(std::string(pass.name));
   }

@@ -15,7 +15,7 @@ struct DtypePolicy {
   enum class Activation : uint8_t {
     f32,    // --exact
     int8,   // 8-bit activations in blocks of 32 where the weight is block-quantized; elsewhere f32 or see bf16_products
-    bf16,
+    bf16,   // between the linears; weights must be bf16
   };
   Activation activation = Activation::int8;
   DType residual = DType::f32;
@@ -28,12 +28,15 @@ struct DtypePolicy {
   // With int8: activations of bf16 weights are rounded to bf16. It pays where the machine multiplies bf16 natively.
   bool bf16_products = false;
 
+  // What an accelerator multiplies natively.
+  static DtypePolicy bf16() { return {Activation::bf16, DType::f32, DType::f32, DType::f32, DType::bf16}; }
   static DtypePolicy exact() { return {Activation::f32, DType::f32, DType::f32, DType::f32, DType::f32}; }
 };
 
 struct PassOptions {
   std::set<std::string, std::less<>> skip;  // names of passes.def; "all" skips every one
   DtypePolicy policy;
+  DeviceKind device = DeviceKind::cpu;
 };
 
 struct Pass {

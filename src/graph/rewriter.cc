@@ -24,9 +24,9 @@ int64_t bytes_of(const Value& constant) {
 
 Rewriter::Rewriter(Graph& graph) : graph_(graph), constant_bytes_left_(kSpareConstantBytes) {
   follow_new_values();
-  std::set<const std::byte*> counted;  // a buffer may stand under several shapes
+  std::set<const void*> counted;  // a buffer may stand under several shapes
   for (const Value& value : graph.values) {
-    if (value.role == ValueRole::constant && counted.insert(value.bytes.get()).second) {
+    if (value.role == ValueRole::constant && counted.insert(value.bytes.id()).second) {
       constant_bytes_left_ += kMaxConstantGrowth * bytes_of(value);
     }
   }
@@ -111,8 +111,8 @@ ValueId Rewriter::constant(std::string name, DType dtype, std::vector<int64_t> d
   return id;
 }
 
-ValueId Rewriter::constant_bytes(std::string name, DType dtype, Shape shape, std::shared_ptr<const std::byte[]> bytes) {
-  const bool shared = bytes.use_count() > 1;
+ValueId Rewriter::constant_bytes(std::string name, DType dtype, Shape shape, ConstantBytes bytes) {
+  const bool shared = bytes.is_shared();
   const ValueId id = graph_.add_constant_bytes(std::move(name), dtype, shape, std::move(bytes));
   if (!shared) constant_bytes_left_ -= bytes_of(graph_.values[id]);
   follow_new_values();

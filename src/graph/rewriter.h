@@ -42,7 +42,7 @@ class Rewriter {
   // All of its outputs; `num_outputs` times kNone after an error.
   std::vector<ValueId> add_all(const Op& op, Attrs attrs, std::vector<ValueId> inputs, std::string name, size_t num_outputs);
   ValueId constant(std::string name, DType dtype, std::vector<int64_t> dims, const std::vector<double>& data);
-  ValueId constant_bytes(std::string name, DType dtype, Shape shape, std::shared_ptr<const std::byte[]> bytes);
+  ValueId constant_bytes(std::string name, DType dtype, Shape shape, ConstantBytes bytes);
   // Whether constants of so many more bytes may be made: a graph of a few bytes must not fold into gigabytes by using one constant often.
   bool affords(int64_t bytes) const { return bytes <= constant_bytes_left_; }
   // Readers of `from` read `to` from now on. Pure nodes that nothing reads any more die. `to` must not depend on `from`; kNone (after

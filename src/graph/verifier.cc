@@ -48,7 +48,7 @@ Status check_source(const Graph& graph, ValueId id) {
       for (const Dim& dim : value.type.shape) {
         if (!dim.is_constant()) return make_status(Code::internal, "constant {}: symbolic shape", value.name);
       }
-      if (value.bytes == nullptr) return make_status(Code::internal, "constant {}: no bytes", value.name);
+      if (!value.bytes.has_value()) return make_status(Code::internal, "constant {}: no bytes", value.name);
       break;
     }
     case ValueRole::computed: break;

@@ -7,13 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 
 #include "io/shown_name.h"
 
@@ -22,7 +20,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF is written as it lies in memory");
 
-constexpr int64_t kBytesAtOnce = int64_t{1} << 20;
 constexpr size_t kMaxDims = 4, kMagicBytes = 4;
 
 template <class T>
@@ -176,7 +173,7 @@ Status GgufWriter::open(const GgufMetadata& metadata, const Options& options) {
   if (::ftruncate(file_, 0) != 0 || ::ftruncate(file_, static_cast<off_t>(file_bytes_)) != 0) return system_error("resize");
   // Without its first four bytes the file is none yet, should the process end here.
   magic_ = header.substr(0, kMagicBytes);
-  return write_at(kMagicBytes, std::as_bytes(std::span(header).subspan(kMagicBytes)));
+  return put_bytes(kMagicBytes, std::as_bytes(std::span(header).subspan(kMagicBytes)));
 }
 
 // The name is easy to guess: no link is followed, nothing but a file is taken, and none that another process has renamed between
@@ -199,57 +196,16 @@ Status GgufWriter::open_part() {
   return {};
 }
 
-Status GgufWriter::write_at(uint64_t offset, std::span<const std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return system_error(fmt::format("write {} bytes at {} of", bytes.size(), offset));
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
-  return Status();
+Status GgufWriter::put_bytes(uint64_t offset, std::span<const std::byte> bytes) const {
+  if (write_at(file_, offset, bytes)) return Status();
+  return system_error(fmt::format("write {} bytes at {} of", bytes.size(), offset));
 }
 
-Status GgufWriter::write(const OnTeam& on_team, const Progress& progress) {
-  struct Job {
-    size_t tensor;
-    int64_t begin, end;  // rows
-  };
-  std::vector<Job> jobs;
-  for (size_t i = 0; i < source_.tensors().size(); ++i) {
-    const SourceTensor& tensor = source_.tensors()[i];
-    const int64_t rows_at_once = std::max<int64_t>(1, kBytesAtOnce / static_cast<int64_t>(tensor.row_bytes()));
-    for (int64_t row = 0; row < tensor.rows(); row += rows_at_once) {
-      jobs.push_back({i, row, std::min(tensor.rows(), row + rows_at_once)});
-    }
-  }
-  std::mutex mutex;  // guards first_error, done and progress
-  Status first_error;
-  size_t done = 0;
-  std::atomic<bool> failed{false};
-  on_team([&](Team& team) {
-    std::vector<std::byte> scratch;
-    const auto write_rows = [&](const Job& job) -> Status {
-      const SourceTensor& tensor = source_.tensors()[job.tensor];
-      HR_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, source_.rows(tensor, job.begin, job.end, scratch));
-      HR_RETURN_IF_ERROR(write_at(offsets_[job.tensor] + static_cast<uint64_t>(job.begin) * tensor.row_bytes(), bytes));
-      source_.drop(tensor, job.begin, job.end);
-      return Status();
-    };
-    for (int64_t i = team.claim(int64_t(jobs.size())); i >= 0 && !failed; i = team.claim(int64_t(jobs.size()))) {
-      Status status = write_rows(jobs[i]);
-      const std::lock_guard lock(mutex);
-      ++done;
-      if (status.ok() && progress && !progress(double(done) / double(jobs.size()))) {
-        status = make_status(Code::cancelled, "{} was not written", path_);
-      }
-      if (status.ok()) continue;
-      if (first_error.ok()) first_error = std::move(status);
-      failed = true;
-    }
-  });
-  HR_RETURN_IF_ERROR(first_error);
-  return write_at(0, std::as_bytes(std::span(magic_)));
+Status GgufWriter::write(const OnTeam& on_team, const WriteProgress& progress) {
+  HR_RETURN_IF_ERROR(write_tensors(source_, path_, on_team, progress, [&](size_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
+    return put_bytes(offsets_[tensor] + offset, bytes);
+  }));
+  return put_bytes(0, std::as_bytes(std::span(magic_)));
 }
 
 Status GgufWriter::finish() {

@@ -3,16 +3,14 @@
 // The file grows as PATH.part, no model before all is written, and gets its name then; what fails before leaves nothing behind.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
-#include "core/team.h"
 #include "io/gguf.h"
-#include "io/model_source.h"
+#include "io/write_tensors.h"
 
 namespace headrace::io {
 
@@ -45,11 +43,6 @@ class GgufWriter {
     uint64_t alignment = 32;  // what the metadata says; the format's default where it says nothing
     bool overwrite = false;   // replace a file of that name
   };
-  // Runs a function on every thread of a team (DeviceQueue::run).
-  using OnTeam = std::function<void(const std::function<void(Team&)>&)>;
-  // Hears the fraction written, from one thread at a time, and says whether to go on.
-  using Progress = std::function<bool(double)>;
-
   // Writes the header. The tensors will be those of `source`, in its order and under its names; it must outlive the writer.
   // Errors: invalid_argument for a file that is there, for what is no regular file and for the source's own, unsupported for a tensor that GGUF cannot hold, resource_exhausted and
   // not_found from the system, with the path.
@@ -60,7 +53,7 @@ class GgufWriter {
   GgufWriter& operator=(const GgufWriter&) = delete;
 
   // Errors: those of the source; resource_exhausted (a full disk); cancelled by `progress`, which may be null.
-  Status write(const OnTeam& on_team, const Progress& progress);
+  Status write(const OnTeam& on_team, const WriteProgress& progress);
   // Where the bytes lie between write() and finish().
   const std::string& part_path() const { return part_path_; }
   Status finish();
@@ -70,7 +63,7 @@ class GgufWriter {
   GgufWriter(std::string path, const ModelSource& source) : path_(std::move(path)), part_path_(path_ + ".part"), source_(source) {}
   Status open(const GgufMetadata& metadata, const Options& options);
   Status open_part();
-  Status write_at(uint64_t offset, std::span<const std::byte> bytes) const;
+  Status put_bytes(uint64_t offset, std::span<const std::byte> bytes) const;
   Status system_error(std::string_view what) const;
 
   const std::string path_, part_path_;

@@ -32,7 +32,7 @@ bool is_static(const ValueFact& fact) {
 }
 
 // What a plan is made for, as its key tells: the type of a tensor, nothing of a sequence or an optional.
-ValueFact fact_of(const Value& value) {
+ValueFact plan_fact_of(const Value& value) {
   if (value.tensor() != nullptr) return {.type = type_of(value)};
   return {.left_out = !value.has_value()};
 }
@@ -119,7 +119,7 @@ Result<std::shared_ptr<Section::Plan>> Section::plan_for(const std::vector<Value
     return plans_.back().second;
   }
   std::map<int, ValueFact> given;
-  for (const int id : inputs_) given[id] = fact_of(values[static_cast<size_t>(id)]);
+  for (const int id : inputs_) given[id] = plan_fact_of(values[static_cast<size_t>(id)]);
   HR_ASSIGN_OR_RETURN(std::shared_ptr<Plan> plan, compile(std::move(given), Purpose::run));
   plan->share = runtime_.count_plan(plan->num_steps + kPlanNodes);
   const auto too_many = [&] { return runtime_.planned_nodes() > kMaxPlannedNodes; };
@@ -264,6 +264,24 @@ Result<std::shared_ptr<Section::Plan>> Section::compile(std::map<int, ValueFact>
 
 namespace {
 
+// A model's weight whose file does not have it aligned.
+class FileConstant final : public ConstantSource {
+ public:
+  FileConstant(std::shared_ptr<FileBytes> file, uint64_t bytes) : ConstantSource(bytes, 0), file_(std::move(file)) {}
+  void write(std::byte* to) const override { file_->write(to); }
+  std::shared_ptr<const std::byte[]> hold() const override { return file_->hold(); }
+
+ private:
+  std::shared_ptr<FileBytes> file_;
+};
+
+// Large ones that would have to be copied are left in the file until a kernel packs them.
+ConstantBytes bytes_of(const Tensor& tensor) {
+  constexpr uint64_t kLarge = 16u << 10;
+  if (tensor.file() == nullptr || !tensor.file()->is_askew() || tensor.bytes() < kLarge) return tensor.share();
+  return std::make_shared<FileConstant>(tensor.file(), tensor.bytes());
+}
+
 // The graph of a program over steps whose types are known: each is lowered to Headrace's ops, or left to the host.
 class ProgramBuilder {
  public:
@@ -299,8 +317,8 @@ class ProgramBuilder {
     return builder_.finish();
   }
 
-  // Where constants lie that are the model's own.
-  const std::set<const std::byte*>& of_model() const { return of_model_; }
+  // Ids of the bytes that are the model's own.
+  const std::set<const void*>& of_model() const { return of_model_; }
 
  private:
   const ValueFact& fact(int id) { return facts_[id]; }
@@ -313,8 +331,8 @@ class ProgramBuilder {
     const std::string& name = scope_.names[static_cast<size_t>(id)];
     const ValueType type = value_type(fact(id));
     if (fact(id).constant) {
-      std::shared_ptr<const std::byte[]> bytes = fact(id).constant->share();
-      if (scope_.initializer(id) != nullptr) of_model_.insert(bytes.get());
+      ConstantBytes bytes = bytes_of(*fact(id).constant);
+      if (scope_.initializer(id) != nullptr) of_model_.insert(bytes.id());
       value = builder_.graph.add_constant_bytes(name, type.dtype, type.shape, std::move(bytes));
     } else {
       value = builder_.graph.add_input(name, type.dtype, type.shape);
@@ -361,7 +379,7 @@ class ProgramBuilder {
   ProgramReport& report_;
   GraphBuilder builder_;
   std::map<int, ValueId> built_;  // by value of the scope
-  std::set<const std::byte*> of_model_;
+  std::set<const void*> of_model_;
 };
 
 }  // namespace
@@ -384,17 +402,17 @@ Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<i
   return report;
 }
 
-// `of_model`: where constants lie that are the model's own.
-Status Section::prepare(runtime::Program& program, Purpose purpose, const std::set<const std::byte*>& of_model) {
+// `of_model`: ids of the bytes that are the model's own.
+Status Section::prepare(runtime::Program& program, Purpose purpose, const std::set<const void*>& of_model) {
   ConstantStore& store = runtime_.constants();
   HR_RETURN_IF_ERROR(program.prepare(Bindings(), store, purpose == Purpose::run));
   if (purpose == Purpose::show) return {};
   for (size_t id = 0; id < program.graph().values.size(); ++id) {
     const headrace::Value& value = program.graph().values[id];
-    if (value.role != ValueRole::constant || value.bytes == nullptr) continue;
+    if (value.role != ValueRole::constant || !value.bytes.has_value()) continue;
     const auto bytes = static_cast<uint64_t>(value.type.shape.elements(Bindings())) * dtype_bytes(value.type.dtype);
     if (bytes == 0) continue;
-    HR_ASSIGN_OR_RETURN(auto kept, store.keep(value.bytes, bytes, of_model.contains(value.bytes.get())));
+    HR_ASSIGN_OR_RETURN(auto kept, store.keep(value.bytes.hold(), bytes, of_model.contains(value.bytes.id())));
     program.replace_constant(static_cast<ValueId>(id), std::move(kept));
   }
   return {};
@@ -436,6 +454,7 @@ class StepGraphs final : public GraphRunner {
   StepGraphs(const Scope& scope, const Scope::Step& step, const std::vector<Value>& values, RunBudget& budget)
       : scope_(scope), step_(step), values_(values), budget_(budget) {}
   Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
+    HR_RETURN_IF_ERROR(budget_.count_nodes(1));
     for (const HeldGraph& held : step_.graphs) {
       if (held.graph != &graph) continue;
       const size_t wanted = held.compiled->num_inputs();
@@ -445,6 +464,16 @@ class StepGraphs final : public GraphRunner {
       return held.compiled->run(std::move(inputs), budget_);
     }
     return error(Code::internal, "a graph that is no attribute of the node");
+  }
+  Result<std::vector<Type>> infer(const Graph& graph, const std::vector<ValueFact>& inputs) override {
+    HR_RETURN_IF_ERROR(budget_.count_nodes(graph.nodes.size()));
+    std::map<std::string, ValueFact> outer;
+    for (const HeldGraph& held : step_.graphs) {
+      if (held.graph != &graph) continue;
+      for (const int id : held.captures) outer[scope_.names[static_cast<size_t>(id)]] = fact_of(scope_.read(values_, id));
+    }
+    static const Model no_functions;  // they stand where they were called
+    return infer_held_graph(graph, inputs, outer, scope_.opsets, no_functions);
   }
   Status charge(uint64_t bytes) override { return budget_.charge(bytes); }
 

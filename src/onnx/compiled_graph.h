@@ -84,7 +84,7 @@ class Section {
   Result<std::string> why_on_host(const Scope::Step& step, Facts& facts) const;
   Result<std::unique_ptr<ProgramReport>> make_program(const std::vector<int>& steps, const std::vector<int>& outputs, Facts& facts,
                                                       Purpose purpose);
-  Status prepare(runtime::Program& program, Purpose purpose, const std::set<const std::byte*>& of_model);
+  Status prepare(runtime::Program& program, Purpose purpose, const std::set<const void*>& of_model);
   Status run_program(ProgramReport& program, std::vector<Value>& values);
   Status run_step(const HostStep& host, std::vector<Value>& values, RunBudget& budget);
 

@@ -87,7 +87,7 @@ Model expect_same(const headrace::Graph& graph, int64_t opset, HostValues given 
   std::map<std::string, Value> inputs;
   for (const auto& [name, value] : given) {
     const headrace::Value constant = constant_of(value.tensor.dtype, value.tensor.dims, value.tensor.values);
-    inputs[name] = Tensor::over(value.tensor.dtype, value.tensor.dims, constant.bytes);
+    inputs[name] = Tensor::over(value.tensor.dtype, value.tensor.dims, constant.bytes.hold());
   }
   const auto want = interpret(graph, Bindings(), given, {});
   const auto got = interpret(*model, inputs);

@@ -77,8 +77,8 @@ Result<Type> read_type(const TypeProto& proto, int depth) {
       HR_ASSIGN_OR_RETURN(type.dtype, read_dtype(proto.tensor_type().elem_type()));
       if (!proto.tensor_type().has_shape()) break;
       const auto& shape = proto.tensor_type().shape();
-      if (static_cast<size_t>(shape.dim_size()) > kMaxRank) {
-        return error(Code::unsupported, "a rank of {}: want {} at most", shape.dim_size(), kMaxRank);
+      if (static_cast<size_t>(shape.dim_size()) > kMaxTensorRank) {
+        return error(Code::unsupported, "a rank of {}: want {} at most", shape.dim_size(), kMaxTensorRank);
       }
       type.shape.emplace();
       for (const auto& dim : shape.dim()) {

@@ -13,6 +13,9 @@ class NoGraphs final : public GraphRunner {
   Result<std::vector<Value>> run(const Graph&, std::vector<Value>) override {
     return error(Code::internal, "an operator of a program runs a graph");
   }
+  Result<std::vector<Type>> infer(const Graph&, const std::vector<ValueFact>&) override {
+    return error(Code::internal, "an operator of a program infers a graph");
+  }
   Status charge(uint64_t) override { return {}; }
 };
 

@@ -90,6 +90,8 @@ Result<std::optional<int64_t>> InferContext::integer_input(int index) const {
 }
 
 void InferContext::set(int index, ValueFact fact) {
+  // The operator itself refuses such a rank; here it is forgotten before it doubles again.
+  if (fact.type.shape && fact.type.shape->size() > kMaxTensorRank) fact.type.shape.reset();
   if (index < num_outputs()) outputs_[static_cast<size_t>(index)] = std::move(fact);
 }
 void InferContext::set(int index, Type type) { set(index, ValueFact{.type = std::move(type)}); }
@@ -320,6 +322,11 @@ ValueFact constant_fact(Tensor tensor) {
   ValueFact fact{.type = type_of(tensor)};
   fact.constant = std::move(tensor);
   return fact;
+}
+
+ValueFact fact_of(const Value& value) {
+  if (const Tensor* tensor = value.tensor()) return constant_fact(*tensor);
+  return {.type = type_of(value), .left_out = !value.has_value()};
 }
 
 // ---- shared rules

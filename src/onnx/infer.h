@@ -110,6 +110,7 @@ Type common_type(const Type& a, const Type& b);            // what holds of both
 bool same_type(const Type& a, const Type& b);
 ValueFact common_fact(const ValueFact& a, const ValueFact& b);
 ValueFact constant_fact(Tensor tensor);
+ValueFact fact_of(const Value& value);  // all that there is to know: a tensor's contents too
 
 // ---- rules that many operators share
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "onnx/function.h"
+#include "onnx/infer.h"
 #include "onnx/op.h"
 
 namespace headrace::onnx {
@@ -28,6 +29,7 @@ struct Body {
     std::vector<int> outputs;  // slots; -1: nobody reads it
     std::vector<int> ends;     // slots of this body whose last reader this is
     std::vector<std::pair<const Graph*, std::unique_ptr<Body>>> graphs;  // those that the node's attributes hold
+    const std::map<std::string, int64_t>* opsets = nullptr;              // the model's or the function's
   };
   std::vector<Node> nodes;  // of a function: its own copies
   int num_slots = 0;
@@ -35,6 +37,7 @@ struct Body {
   std::vector<std::pair<int, Tensor>> initializers;   // by slot
   std::vector<Step> steps;
   std::vector<Place> outputs;
+  std::map<std::string, Place> captures;  // values around it that it reads; places as the body around it sees them
 };
 
 // The names of a body while it is prepared, and those around it.
@@ -47,13 +50,19 @@ class Names {
     int up = 0;
     for (const Names* names = this; names != nullptr; names = names->outer_, ++up) {
       const auto found = names->slots_.find(name);
-      if (found != names->slots_.end()) return {up, found->second};
+      if (found == names->slots_.end()) continue;
+      const Names* reader = this;
+      for (int left = up; left > 0; --left, reader = reader->outer_) reader->captures_[name] = {left - 1, found->second};
+      return {up, found->second};
     }
     return {};
   }
+  // What this body and those in it read of the bodies around it.
+  const std::map<std::string, Place>& captures() const { return captures_; }
 
  private:
   const Names* outer_;
+  mutable std::map<std::string, Place> captures_;
   std::map<std::string, int> slots_;
   int next_ = 0;
 };
@@ -62,6 +71,7 @@ class Preparation {
  public:
   explicit Preparation(const Model& model) : functions_(model) {}
 
+  // The model's graph, or one that a node holds. `opsets` must outlive the body.
   Status graph(const Graph& graph, const std::map<std::string, int64_t>& opsets, const Names* outer, int depth, Body& body);
 
  private:
@@ -84,7 +94,9 @@ Status Preparation::graph(const Graph& graph, const std::map<std::string, int64_
   HR_RETURN_IF_ERROR(steps(graph.nodes, opsets, names, depth, body));
   std::vector<std::string> wanted;
   for (const ValueInfo& output : graph.outputs) wanted.push_back(output.name);
-  return outputs(wanted, names, body);
+  HR_RETURN_IF_ERROR(outputs(wanted, names, body));
+  body.captures = names.captures();
+  return {};
 }
 
 Status Preparation::function(const Function& function, const Node& call, int depth, Body& body) {
@@ -125,6 +137,7 @@ Status Preparation::step(const Node& node, size_t index, const std::map<std::str
     HR_RETURN_IF_ERROR(function(*called, node, depth + 1, *step.function));
   } else {
     HR_ASSIGN_OR_RETURN(step.called, find_op(node, opsets));
+    step.opsets = &opsets;
     for (const auto& [name, attribute] : node.attributes) {
       for (const auto& inner : attribute.graphs) {
         step.graphs.emplace_back(inner.get(), std::make_unique<Body>());
@@ -195,13 +208,15 @@ struct Frame {
 // One run() of a model.
 class Run {
  public:
-  explicit Run(const RunLimits& limits) : budget_(limits) {}
+  Run(const Model& model, const RunLimits& limits) : model_(model), budget_(limits) {}
   Result<std::vector<Value>> body(const Body& body, std::vector<Value> inputs, const Frame* outer);
   RunBudget& budget() { return budget_; }
+  const Model& model() const { return model_; }
 
  private:
   Result<std::vector<Value>> step(const Body::Step& step, const Frame& frame);
 
+  const Model& model_;
   RunBudget budget_;
 };
 
@@ -210,10 +225,21 @@ class StepGraphs final : public GraphRunner {
  public:
   StepGraphs(Run& run, const Body::Step& step, const Frame& frame) : run_(run), step_(step), frame_(frame) {}
   Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) override {
+    // A body without a node counts too, or its loop would never end.
+    HR_RETURN_IF_ERROR(run_.budget().count_nodes(1));
     for (const auto& [known, body] : step_.graphs) {
       if (known == &graph) return run_.body(*body, std::move(inputs), &frame_);
     }
     return error(Code::internal, "a graph that is no attribute of the node");
+  }
+  Result<std::vector<Type>> infer(const Graph& graph, const std::vector<ValueFact>& inputs) override {
+    HR_RETURN_IF_ERROR(run_.budget().count_nodes(graph.nodes.size()));
+    std::map<std::string, ValueFact> outer;
+    for (const auto& [known, body] : step_.graphs) {
+      if (known != &graph) continue;
+      for (const auto& [name, place] : body->captures) outer[name] = fact_of(frame_.at(place));
+    }
+    return infer_held_graph(graph, inputs, outer, *step_.opsets, run_.model());
   }
   Status charge(uint64_t bytes) override { return run_.budget().charge(bytes); }
 
@@ -333,7 +359,7 @@ Result<std::vector<Value>> bind_inputs(const Graph& graph, const std::map<std::s
 Result<std::map<std::string, Value>> Interpreter::run(const std::map<std::string, Value>& inputs, const RunLimits& limits) const {
   const Graph& graph = prepared_->model->graph;
   HR_ASSIGN_OR_RETURN(std::vector<Value> bound, bind_inputs(graph, inputs));
-  HR_ASSIGN_OR_RETURN(std::vector<Value> results, Run(limits).body(prepared_->body, std::move(bound), nullptr));
+  HR_ASSIGN_OR_RETURN(std::vector<Value> results, Run(*prepared_->model, limits).body(prepared_->body, std::move(bound), nullptr));
   std::map<std::string, Value> outputs;
   for (size_t i = 0; i < results.size(); ++i) outputs[graph.outputs[i].name] = std::move(results[i]);
   return outputs;

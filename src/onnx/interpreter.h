@@ -14,7 +14,7 @@ namespace headrace::onnx {
 
 // What one run may do at most, for models that are not trusted. Tensors are counted when they are made, whatever becomes of them.
 struct RunLimits {
-  uint64_t nodes = std::numeric_limits<uint64_t>::max();  // calls of operators, those of loops' bodies counted
+  uint64_t nodes = std::numeric_limits<uint64_t>::max();  // calls of operators and of graphs in them, those of loops' bodies counted
   uint64_t made_bytes = std::numeric_limits<uint64_t>::max();
 };
 

@@ -124,6 +124,88 @@ TEST(Memory, RunsSideBySideGiveWhatEachGivesAlone) {
   EXPECT_EQ(right, (std::vector<int>{16, 16, 16, 16}));
 }
 
+Model model_of(std::vector<std::string> inputs, std::vector<Node> nodes) {
+  Model model;
+  model.opsets[""] = 20;
+  for (std::string& input : inputs) model.graph.inputs.push_back({std::move(input), {}});
+  model.graph.nodes = std::move(nodes);
+  model.graph.outputs = {{"y", {}}};
+  return model;
+}
+
+// A section keeps 32 plans, the least recently used goes first, and what it alone held goes with it.
+TEST(Memory, StaysTheSameForTenThousandShapes) {
+  const Model model = model_of({"x"}, {{.op = "Relu", .inputs = {"x"}, .outputs = {"r"}},
+                                       {.op = "Add", .inputs = {"r", "x"}, .outputs = {"y"}}});
+  const Session session = Session::make(model, {}).value();
+  const auto queue = runtime::DeviceQueue::cpu(0, 0).value();  // keeps the ledger
+  uint64_t settled = 0;
+  double settled_mb = 0;
+  for (int64_t shape = 0; shape < 10'000; ++shape) {
+    const int64_t rows = 1 + shape % 100, columns = 1 + shape / 100;
+    const Tensor x = Tensor::of({rows, columns}, std::vector<float>(static_cast<size_t>(rows * columns), 1));
+    const Values outputs = run(session, {{"x", x}});
+    ASSERT_EQ(outputs.at("y").tensor()->dims(), x.dims());
+    ASSERT_EQ(*outputs.at("y").tensor()->data<float>(), 2);
+    if (shape % 1000 == 999) {
+      // The largest shapes so far are behind each other: what a later thousand may hold more is their tensors, of 40 KB at most.
+      EXPECT_LE(session.compiled()->section().plans().size(), 32u);
+      if (shape == 999) {
+        settled = queue->ledger().total();
+        settled_mb = resident_mb();
+      }
+      EXPECT_LE(queue->ledger().total(), settled + 32 * 3 * 40'000);
+    }
+  }
+  if (settled_mb > 0) EXPECT_LT(resident_mb(), settled_mb + 16);
+}
+
+// Each output's length is known when it is there: 1,000 sections behind each other would be as many plans within plans.
+TEST(Memory, IsBoundedForAChainOfNodesThatDependOnData) {
+  // The places of three numbers that are not 0, and 1 more, which are three such numbers again.
+  std::vector<Node> nodes;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string own = std::to_string(i), from = i == 0 ? "x" : "v" + std::to_string(i - 1), to = i == 999 ? "y" : "v" + own;
+    nodes.push_back({.op = "NonZero", .inputs = {from}, .outputs = {"places" + own}});
+    nodes.push_back({.op = "Squeeze", .inputs = {"places" + own, "first"}, .outputs = {"row" + own}});
+    nodes.push_back({.op = "Add", .inputs = {"row" + own, "one"}, .outputs = {to}});
+  }
+  Model model = model_of({"x"}, nodes);
+  model.graph.initializers["first"] = Tensor::of<int64_t>({1}, {0});
+  model.graph.initializers["one"] = Tensor::scalar<int64_t>(1);
+  const Values inputs = {{"x", Tensor::of<int64_t>({3}, {4, 5, 6})}};
+  Session::Options reference;
+  reference.reference = true;
+  const Values wanted = run(Session::make(model, reference).value(), inputs);
+  ASSERT_EQ(wanted.at("y").tensor()->values<int64_t>()[2], 3);
+  const double before = resident_mb();
+  const Session session = Session::make(model, {}).value();
+  for (int round = 0; round < 3; ++round) EXPECT_TRUE(same_bits(run(session, inputs), wanted));
+  if (before > 0) EXPECT_LT(resident_mb(), before + 64);
+}
+
+TEST(Memory, IsBoundedForAHundredThousandInputs) {
+  constexpr size_t kInputs = 100'000;
+  std::vector<std::string> names;
+  Values inputs;
+  for (size_t i = 0; i < kInputs; ++i) {
+    names.push_back("x" + std::to_string(i));
+    inputs[names.back()] = Tensor::of<float>({1}, {static_cast<float>(i % 8)});
+  }
+  const Model model = model_of(names, {{.op = "Concat", .inputs = names, .outputs = {"y"}, .attributes = {{"axis", {.integer = 0}}}}});
+  const double before = resident_mb();
+  for (const bool reference : {true, false}) {
+    SCOPED_TRACE(reference ? "reference" : "compiled");
+    Session::Options options;
+    options.reference = reference;
+    const Session session = Session::make(model, options).value();
+    const Values outputs = run(session, inputs);
+    ASSERT_EQ(outputs.at("y").tensor()->dims(), Dims{kInputs});
+    EXPECT_EQ(outputs.at("y").tensor()->data<float>()[kInputs - 1], static_cast<float>((kInputs - 1) % 8));
+  }
+  if (before > 0) EXPECT_LT(resident_mb(), before + 512);  // 5 KB for each input at most
+}
+
 // A file whose tensors stand at all four remainders of an element's size.
 TEST(Memory, ATensorOfAFileIsThereWhileItIsHeldAndComesBack) {
   Model model;
@@ -150,6 +232,10 @@ TEST(Memory, ATensorOfAFileIsThereWhileItIsHeldAndComesBack) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(held.get()) % alignof(float), 0u);
       EXPECT_EQ(std::memcmp(held.get(), tensor.raw(), tensor.bytes()), 0);
     }
+    ASSERT_NE(shown.file(), nullptr);
+    std::vector<std::byte> copy(tensor.bytes());
+    shown.file()->write(copy.data());
+    EXPECT_EQ(std::memcmp(copy.data(), tensor.raw(), tensor.bytes()), 0);
     EXPECT_EQ(shown.data<float>()[kElements - 1], tensor.data<float>()[kElements - 1]);
     EXPECT_EQ(shown.raw(), shown.share().get());
   }

@@ -13,7 +13,6 @@ namespace {
 using io::shown_name;
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kMaxRank = 64;
 
 struct Row {
   std::string_view descr;
@@ -43,7 +42,7 @@ Result<Dims> read_shape(std::string_view text) {
     if (text.starts_with(')')) return dims;
     int64_t dim = 0;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), dim);
-    if (failed != std::errc() || dims.size() == kMaxRank) return error(Code::malformed, "npy: want dims, got \"{}\"", shown_name(text));
+    if (failed != std::errc() || dims.size() == kMaxTensorRank) return error(Code::malformed, "npy: want dims, got \"{}\"", shown_name(text));
     text.remove_prefix(static_cast<size_t>(end - text.data()));
     dims.push_back(dim);
   }

@@ -18,12 +18,16 @@
 
 namespace headrace::onnx {
 
+struct ValueFact;  // onnx/shape_inference.h
+
 // Runs graphs that an operator holds (If, Loop, Scan, SequenceMap), and counts what operators make.
 class GraphRunner {
  public:
   virtual ~GraphRunner() = default;
   // `inputs` are bound to the graph's inputs in order; outer values are visible to it.
   virtual Result<std::vector<Value>> run(const Graph& graph, std::vector<Value> inputs) = 0;
+  // The types that its outputs would have, unknown ones among them. `inputs`: facts of the graph's inputs in order.
+  virtual Result<std::vector<Type>> infer(const Graph& graph, const std::vector<ValueFact>& inputs) = 0;
   // Asked before a tensor is made. Errors: resource_exhausted.
   virtual Status charge(uint64_t bytes) = 0;
 };

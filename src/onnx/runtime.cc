@@ -59,17 +59,27 @@ std::array<uint64_t, 2> hash_of(std::span<const std::byte> bytes) {
 
 Result<std::shared_ptr<const std::byte[]>> ConstantStore::find_or_make(
     Key key, const std::function<Result<std::shared_ptr<const std::byte[]>>()>& make) {
-  const std::lock_guard lock(mutex_);
-  if (kept_.size() >= sweep_at_) {
-    std::erase_if(kept_, [](const auto& entry) { return entry.second.expired(); });
-    sweep_at_ = 2 * kept_.size() + 64;
-  }
-  if (const auto found = kept_.find(key); found != kept_.end()) {
-    if (auto bytes = found->second.lock()) return bytes;
-  }
+  const std::shared_ptr<Entry> entry = entry_of(std::move(key));
+  const std::lock_guard lock(entry->mutex);
+  if (auto bytes = entry->bytes.lock()) return bytes;
   HR_ASSIGN_OR_RETURN(std::shared_ptr<const std::byte[]> made, make());
-  kept_[std::move(key)] = made;
+  entry->bytes = made;
   return made;
+}
+
+std::shared_ptr<ConstantStore::Entry> ConstantStore::entry_of(Key key) {
+  const std::lock_guard lock(mutex_);
+  if (entries_.size() >= sweep_at_) {
+    std::erase_if(entries_, [](const auto& entry) {
+      if (entry.second.use_count() > 1) return false;  // somebody makes it
+      const std::lock_guard of_entry(entry.second->mutex);
+      return entry.second->bytes.expired();
+    });
+    sweep_at_ = 2 * entries_.size() + 64;
+  }
+  std::shared_ptr<Entry>& entry = entries_[std::move(key)];
+  if (entry == nullptr) entry = std::make_shared<Entry>();
+  return entry;
 }
 
 Result<std::shared_ptr<const std::byte[]>> ConstantStore::get(std::span<const std::byte> constant, std::string form, uint64_t bytes,

@@ -49,6 +49,12 @@ class ConstantStore final : public PackedConstants {
     std::string form;  // "": as it is; "model": as it is, and the hash is its address
     auto operator<=>(const Key&) const = default;
   };
+  // What is kept under a key. It is made under its own mutex, so that threads pack different constants at once.
+  struct Entry {
+    std::mutex mutex;
+    std::weak_ptr<const std::byte[]> bytes;  // guarded by mutex
+  };
+  std::shared_ptr<Entry> entry_of(Key key);
   // The bytes under `key`, or those that `make` gives.
   Result<std::shared_ptr<const std::byte[]>> find_or_make(Key key, const std::function<Result<std::shared_ptr<const std::byte[]>>()>& make);
 
@@ -56,7 +62,7 @@ class ConstantStore final : public PackedConstants {
   const std::string model_;
   std::mutex mutex_;
   // Guarded by mutex_.
-  std::map<Key, std::weak_ptr<const std::byte[]>> kept_;
+  std::map<Key, std::shared_ptr<Entry>> entries_;
   size_t sweep_at_ = 0;  // how many entries there are when those of closed plans are looked for
 };
 

@@ -42,6 +42,7 @@ class ScopeBuilder {
       : opsets_(opsets), runtime_(runtime), outer_(outer), scope_(scope), captures_(captures) {}
 
   Status build(const Graph& graph) {
+    scope_.opsets = opsets_;
     names_.emplace_back();
     for (const ValueInfo& input : graph.inputs) scope_.inputs.push_back(define(input.name));
     std::vector<int> steps;

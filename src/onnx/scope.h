@@ -45,6 +45,7 @@ struct Scope {
   std::vector<std::string> names;                           // by value
   std::vector<std::shared_ptr<const Tensor>> initializers;  // by value; null for the others
   std::vector<Step> steps;
+  std::map<std::string, int64_t> opsets;
   std::vector<int> inputs;  // the graph's own, then captures
   std::vector<int> outputs;
   std::deque<Node> made;  // nodes of steps that stand for an If

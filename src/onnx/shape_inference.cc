@@ -24,6 +24,9 @@ class NoGraphs final : public GraphRunner, public GraphInference {
   Result<std::vector<Value>> run(const Graph&, std::vector<Value>) override {
     return error(Code::unsupported, "a graph within a constant");
   }
+  Result<std::vector<Type>> infer(const Graph& graph, const std::vector<ValueFact>&) override {
+    return std::vector<Type>(graph.outputs.size());
+  }
   Result<std::vector<ValueFact>> infer(const Graph& graph, std::vector<ValueFact>) override {
     return std::vector<ValueFact>(graph.outputs.size());
   }
@@ -250,10 +253,12 @@ Result<std::vector<ValueFact>> Inference::node(const Node& node, const Opsets& o
     inputs.push_back(*fact);
   }
   if (const Function* called = functions_.find(node)) return function(*called, node, std::move(inputs), depth + 1);
-  const auto opset = opsets.find(node.domain);
-  if (opset == opsets.end()) return error(Code::malformed, "no opset is imported for the domain \"{}\"", node.domain);
+  const auto imported = opsets.find(node.domain);
+  if (node.opset == 0 && imported == opsets.end()) {
+    return error(Code::malformed, "no opset is imported for the domain \"{}\"", node.domain);
+  }
   NodeGraphs graphs(*this, opsets, scope, depth);
-  return infer_operator(node, opset->second, inputs, options_, graphs);
+  return infer_operator(node, node.opset != 0 ? node.opset : imported->second, inputs, options_, graphs);
 }
 
 Result<ValueFact> output_of(const Scope& scope, const std::string& name) {
@@ -344,6 +349,18 @@ Result<std::map<std::string, ValueFact>> infer_types(const Model& model, const s
   Inference inference(model, options);
   HR_RETURN_IF_ERROR(inference.nodes(graph.nodes, model.opsets, scope, 0));
   return std::move(scope.facts);
+}
+
+Result<std::vector<Type>> infer_held_graph(const Graph& graph, const std::vector<ValueFact>& inputs,
+                                           const std::map<std::string, ValueFact>& outer,
+                                           const std::map<std::string, int64_t>& opsets, const Model& functions) {
+  const Scope around{nullptr, outer};
+  const InferOptions options;
+  Inference inference(functions, options);
+  HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> outputs, inference.graph(graph, inputs, opsets, around, 0));
+  std::vector<Type> types;
+  for (const ValueFact& output : outputs) types.push_back(output.type);
+  return types;
 }
 
 }  // namespace headrace::onnx

@@ -45,4 +45,10 @@ Result<std::vector<ValueFact>> infer_node(const Node& node, int64_t opset, std::
 Result<std::map<std::string, ValueFact>> infer_types(const Model& model, const std::map<std::string, Type>& inputs = {},
                                                      const InferOptions& options = {});
 
+// Types of the outputs of a graph that a node holds, from facts of its inputs in order and of the values around it that it reads, by name.
+// `functions`: the model whose functions it may call. Errors: as infer_types.
+Result<std::vector<Type>> infer_held_graph(const Graph& graph, const std::vector<ValueFact>& inputs,
+                                           const std::map<std::string, ValueFact>& outer,
+                                           const std::map<std::string, int64_t>& opsets, const Model& functions);
+
 }  // namespace headrace::onnx

@@ -13,19 +13,6 @@
 namespace headrace::onnx {
 namespace {
 
-// A part of a file, copied to where it is aligned. Pages of the file go as soon as they have been copied, and so does the copy in the end:
-// it is a mapping of its own, as the heap keeps what was freed inside of it.
-std::shared_ptr<const std::byte[]> copy_of_file(const io::MappedFile& file, uint64_t offset, uint64_t bytes) {
-  constexpr uint64_t kAtOnce = uint64_t{1} << 20;
-  std::shared_ptr<std::byte[]> copy = host_bytes(bytes);
-  for (uint64_t done = 0; done < bytes; done += kAtOnce) {
-    const uint64_t count = std::min(kAtOnce, bytes - done);
-    std::memcpy(copy.get() + done, file.bytes().data() + offset + done, count);
-    file.drop(offset + done, count);
-  }
-  return copy;
-}
-
 // Zeros, aligned for every type. Throws bad_alloc where the tensors of the process would need more memory than the machine has: the system
 // may grant such an allocation all the same, and end the process when it is written.
 std::shared_ptr<std::byte[]> allocate(uint64_t bytes) {
@@ -49,6 +36,9 @@ std::shared_ptr<std::byte[]> allocate(uint64_t bytes) {
 }  // namespace
 
 Result<int64_t> count_elements(std::span<const int64_t> dims) {
+  if (dims.size() > kMaxTensorRank) {
+    return error(Code::resource_exhausted, "a tensor of rank {}: want {} at most", dims.size(), kMaxTensorRank);
+  }
   // Without the zeros first: products of some of the dims, as strides are, must fit too.
   int64_t count = 1;
   bool empty = false;
@@ -68,13 +58,25 @@ std::shared_ptr<const std::byte[]> FileBytes::hold_locked() {
   if (auto held = held_.lock()) return held;
   const uint64_t offset = static_cast<uint64_t>(bytes_.data() - file_->bytes().data());
   std::shared_ptr<const std::byte[]> held;
-  if (reinterpret_cast<uintptr_t>(bytes_.data()) % alignment_ == 0) {
-    held.reset(bytes_.data(), [file = file_, offset, count = bytes_.size()](const std::byte*) { file->drop(offset, count); });
+  if (is_askew()) {  // a mapping of its own, as the heap keeps what was freed inside of it
+    std::shared_ptr<std::byte[]> copy = host_bytes(bytes_.size());
+    write(copy.get());
+    held = std::move(copy);
   } else {
-    held = copy_of_file(*file_, offset, bytes_.size());
+    held.reset(bytes_.data(), [file = file_, offset, count = bytes_.size()](const std::byte*) { file->drop(offset, count); });
   }
   held_ = held;
   return held;
+}
+
+void FileBytes::write(std::byte* to) const {
+  constexpr uint64_t kAtOnce = uint64_t{1} << 20;
+  const auto offset = static_cast<uint64_t>(bytes_.data() - file_->bytes().data());
+  for (uint64_t done = 0; done < bytes_.size(); done += kAtOnce) {
+    const uint64_t count = std::min(kAtOnce, bytes_.size() - done);
+    std::memcpy(to + done, bytes_.data() + done, count);
+    file_->drop(offset + done, count);
+  }
 }
 
 std::shared_ptr<const std::byte[]> FileBytes::hold() {

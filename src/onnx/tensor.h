@@ -76,8 +76,9 @@ HR_DTYPE(std::complex<double>, c128);
 HR_DTYPE(std::string, string);
 #undef HR_DTYPE
 
-// The product of dims. Errors: resource_exhausted beyond kMaxElements, malformed for a negative dim.
+// The product of dims. Errors: resource_exhausted beyond kMaxElements or kMaxTensorRank, malformed for a negative dim.
 inline constexpr int64_t kMaxElements = int64_t{1} << 33;
+inline constexpr size_t kMaxTensorRank = 64;  // what a file may say, and what operators may grow to
 Result<int64_t> count_elements(std::span<const int64_t> dims);
 
 // Bytes of a file that tensors show. They are in memory while somebody holds them: in place where the file has them aligned, else copied;
@@ -90,6 +91,10 @@ class FileBytes {
 
   // All who ask at a time share them.
   std::shared_ptr<const std::byte[]> hold();
+  // Whether hold() has to copy them.
+  bool is_askew() const { return reinterpret_cast<uintptr_t>(bytes_.data()) % alignment_ != 0; }
+  // A copy in the caller's memory; the file's pages are let go on the way.
+  void write(std::byte* to) const;
   // Held as long as this object lives.
   const std::byte* pin();
 
@@ -148,6 +153,8 @@ class Tensor {
   static Tensor over(DType dtype, Dims dims, std::shared_ptr<FileBytes> bytes);
   // What keeps the bytes; null for strings.
   std::shared_ptr<const std::byte[]> share() const { return file_ != nullptr ? file_->hold() : bytes_; }
+  // Null where the bytes are in memory.
+  const std::shared_ptr<FileBytes>& file() const { return file_; }
 
   // The same elements under other dims, whose product must be the same.
   Tensor reshaped(Dims dims) const;

@@ -164,8 +164,8 @@ uint64_t all_typed(const TensorProto& proto) {
 }
 
 Result<Dims> read_dims(const google::protobuf::RepeatedField<int64_t>& field) {
-  if (static_cast<size_t>(field.size()) > kMaxRank) {
-    return error(Code::unsupported, "a rank of {}: want {} at most", field.size(), kMaxRank);
+  if (static_cast<size_t>(field.size()) > kMaxTensorRank) {
+    return error(Code::unsupported, "a rank of {}: want {} at most", field.size(), kMaxTensorRank);
   }
   return Dims(field.begin(), field.end());
 }

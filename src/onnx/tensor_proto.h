@@ -16,8 +16,6 @@ class TensorProto;
 
 namespace headrace::onnx {
 
-inline constexpr size_t kMaxRank = 64;
-
 // The element type that TensorProto.DataType numbers so. Errors: malformed, unsupported.
 Result<DType> read_dtype(int64_t number);
 int dtype_number(DType dtype);

@@ -1,12 +1,12 @@
 #pragma once
-// kv_write(k f32 [T, kv_heads * head_dim], v f32 [T, kv_heads * head_dim], kv_slot i32 [T], kv state) -> (nothing)
+// kv_write(k, v [T, kv_heads * head_dim] of f32 or bf16, kv_slot i32 [T], kv state) -> (nothing)
 // Stores row t at block kv_slot[t] / 16, place kv_slot[t] % 16, rounded to the pool's dtype. k and v may be strided.
 // In an i8 pool each head's vector of a token has a scale: peak / 127, where peak is its largest magnitude, and codes
 // x * (127 / peak) in float32, rounded to the nearest integer, halves to even. A peak below kKvFloor: scale and codes 0.
 // A vector that holds NaN or infinity: scale NaN, codes 0, so that what sees it is NaN and what does not is untouched.
 //
-// attention(q f32 [T, heads * head_dim], kv state, query_start i32 [S+1], context_len i32 [S], block_table i32 [S, B])
-//   -> f32 [T, heads * head_dim]
+// attention(q f32 or bf16 [T, heads * head_dim], kv state, query_start i32 [S+1], context_len i32 [S], block_table i32 [S, B])
+//   -> the type of q
 // Causal attention over the paged cache. Sequence s owns query rows [query_start[s], query_start[s+1]); its last query stands
 // at position context_len[s] - 1; query position p sees keys max(0, p - window + 1) .. p. Head h reads kv head
 // h * kv_heads / heads. softcap c: c * tanh(score / c) before the mask. sinks: one more logit per head in the softmax.

@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "ops/window.h"
-
 namespace headrace::ops {
 namespace {
 
@@ -17,7 +15,7 @@ std::string describe_window(const ConvAttrs& a) {
 }
 
 Windows windows_of(const ConvAttrs& a, const Shape& weight, int axis) {
-  return {weight[2 + axis].constant(), a.stride[axis], a.dilation[axis], a.pads[axis], a.pads[2 + axis]};
+  return a.windows(axis, weight[2 + axis].constant());
 }
 
 // x, weight and attributes fit each other, but for the channels.
@@ -66,8 +64,7 @@ Result<std::vector<ValueType>> infer_transpose(std::span<const ValueType> inputs
     check.require(size >= 1 && size <= kMaxWindowAttr, fmt::format("axis {} of x: want 1 to 2^30 elements", 1 + axis));
     check.require(a.output_pad[axis] >= 0 && a.output_pad[axis] <= kMaxWindowAttr, "output_pad: want 0 to 2^30");
     if (!check.ok()) return check.outputs({});
-    const int64_t count =
-        windows.stride * (size - 1) + a.output_pad[axis] + windows.extent() - windows.pad_begin - windows.pad_end;
+    const int64_t count = windows.covered(size, a.output_pad[axis]);
     check.require(count > 0, fmt::format("axis {}: the pads cut away the whole output", 1 + axis));
     out.push_back(count);
   }
@@ -160,10 +157,9 @@ OpCase make_case(const Size& size, bool transpose) {
   if (!a.epilogue.residual) return one;
   std::vector<int64_t> out = {size.x[0]};
   for (int axis = 0; axis < 2; ++axis) {
-    const Windows windows{size.window[axis], a.stride[axis], a.dilation[axis], a.pads[axis], a.pads[2 + axis]};
+    const Windows windows = a.windows(axis, size.window[axis]);
     const int64_t in = size.x[1 + axis];
-    out.push_back(transpose ? windows.stride * (in - 1) + a.output_pad[axis] + windows.extent() - windows.pad_begin - windows.pad_end
-                            : windows.count(in));
+    out.push_back(transpose ? windows.covered(in, a.output_pad[axis]) : windows.count(in));
   }
   out.push_back(size.out_channels);
   one.inputs.push_back({.dims = out});

@@ -11,6 +11,7 @@
 
 #include "ops/epilogue.h"
 #include "ops/op.h"
+#include "ops/window.h"
 
 namespace headrace::ops {
 
@@ -23,6 +24,8 @@ struct ConvAttrs {
   Epilogue epilogue;
   bool operator==(const ConvAttrs&) const = default;
   std::string describe() const;
+  // Along one axis of the image, of a weight that has `window` places there.
+  Windows windows(int axis, int64_t window) const { return {window, stride[axis], dilation[axis], pads[axis], pads[2 + axis]}; }
 };
 extern const Op conv;
 extern const Op conv_transpose;

@@ -1,6 +1,6 @@
 #include "ops/conv_q8.h"
 
-#include "ops/window.h"
+#include "ops/shapes.h"
 
 namespace headrace::ops {
 namespace {
@@ -13,11 +13,7 @@ Result<std::vector<ValueType>> infer(std::span<const ValueType> inputs, const At
   return infer_q8("conv_q8", inputs, a.q8, (*floats)[0].shape);
 }
 
-Cost cost(const NodeSizes& sizes) {
-  const Shape& weight = sizes.inputs[1].shape;
-  const double terms = static_cast<double>(weight[1].constant() * weight[2].constant() * weight[3].constant());
-  return {.flops = 2.0 * static_cast<double>(sizes.outputs[0].shape.elements(sizes.bindings)) * terms, .bytes = all_bytes(sizes)};
-}
+Cost cost(const NodeSizes& sizes) { return conv.cost(sizes); }
 
 void reference(const Attrs& attrs, std::span<const HostValue> inputs, std::span<HostTensor> outputs) {
   const auto& a = attrs.as<ConvQ8Attrs>();
@@ -42,14 +38,12 @@ OpCase make_case(const Size& size) {
   OpCase one{.name = size.name, .attrs = ConvQ8Attrs{a, size.q8}, .bench = size.bench};
   one.inputs.push_back({.dtype = size.dtype, .dims = {size.x.begin(), size.x.end()}, .scale = size.dtype == DType::u8 ? 256.0 : 128.0});
   one.inputs.push_back({.dtype = DType::i8, .dims = {size.out_channels, size.x[3] / a.groups, size.window[0], size.window[1]}});
-  int64_t weights = 1;
-  for (const int64_t dim : one.inputs[1].dims) weights *= dim;
-  for (int64_t i = 0; i < weights; ++i) {
+  for (int64_t i = 0; i < elements_of(one.inputs[1].dims); ++i) {
     one.inputs[1].values.push_back(i % 11 == 0 ? -128 : static_cast<double>(i * 40503 / 8 % 255) - 127);
   }
   std::vector<int64_t> out = {size.x[0]};
   for (int axis = 0; axis < 2; ++axis) {
-    out.push_back(Windows{size.window[axis], a.stride[axis], a.dilation[axis], a.pads[axis], a.pads[2 + axis]}.count(size.x[1 + axis]));
+    out.push_back(a.windows(axis, size.window[axis]).count(size.x[1 + axis]));
   }
   out.push_back(size.out_channels);
   add_q8_inputs(one, size.q8, terms, out);

@@ -11,9 +11,35 @@
 
 namespace headrace {
 
-inline constexpr uint32_t kDevicePluginAbi = 1;
+inline constexpr uint32_t kDevicePluginAbi = 2;
 
-// Functions return false after an error; last_error() then says what happened (the plug-in's storage, this thread).
+struct DeviceFacts {
+  char name[256];          // "NVIDIA H200"
+  int32_t processors;      // streaming multiprocessors
+  uint64_t cache_bytes;    // L2
+  uint64_t memory_bytes;   // all of it
+  int32_t driver_version;  // as cudaDriverGetVersion gives it: 13000
+};
+
+// y[m, n] = x[m, k] · w[n, k]ᵀ in bf16 with f32 sums; multiply and add count apart. 0 operations a second: the library has no kernel.
+struct DeviceMatmulRate {
+  int64_t m, n, k;
+  double flop_per_s;
+};
+
+// What a device can do at most: medians, on random data.
+struct DeviceRoof {
+  double read_bytes_per_s, copy_bytes_per_s;  // of memory; copied bytes count once read and once written
+  double graph_overlapped_s;  // an empty kernel of a captured graph, allowed to start before its predecessor has ended
+  double graph_kernel_s;      // the same, one after the other
+  double launch_s;            // the same, launched from the host without a graph
+  int num_matmuls;            // 0: no library of products; why stands in matmul_error
+  DeviceMatmulRate matmuls[8];
+  char matmul_error[160];
+};
+
+// Streams, events and graphs are the plug-in's own, passed back as it gave them. Functions return false after an error; last_error()
+// then says what happened (the plug-in's storage, this thread). A stream belongs to the device that it was made for.
 struct DevicePlugin {
   uint32_t abi;
   DeviceKind kind;
@@ -32,6 +58,24 @@ struct DevicePlugin {
   bool (*copy_to_host)(void* to, const void* from, size_t bytes, void* stream);
   bool (*synchronize)(void* stream);  // also reports errors of the launches before it
   const char* (*last_error)();
+  bool (*facts)(int device, DeviceFacts* facts);
+  bool (*free_memory)(int device, uint64_t* bytes);
+  // Memory starts as zeros.
+  bool (*clear)(void* memory, size_t bytes, void* stream);
+  // `rows` rows of `width` bytes, each so many bytes behind the last, from device to device.
+  bool (*copy_on_device)(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, void* stream);
+  bool (*make_event)(int device, void** event);
+  void (*drop_event)(void* event);
+  bool (*record_event)(void* event, void* stream);
+  bool (*wait_event)(void* event);                      // by the calling thread; also reports errors of what came before it
+  bool (*stream_wait_event)(void* stream, void* event);
+  bool (*elapsed_ms)(void* from, void* to, float* ms);  // between two that were recorded and have happened
+  // What is launched on the stream between the two calls is recorded instead of run. Launches read their arguments now, memory later.
+  bool (*begin_capture)(void* stream);
+  bool (*end_capture)(void* stream, void** graph);
+  bool (*launch_graph)(void* graph, void* stream);
+  void (*drop_graph)(void* graph);
+  bool (*roof)(int device, DeviceRoof* roof);  // takes seconds and 4 GiB of memory
 };
 
 // Loads the plug-in and registers its kernels, once per process. `path` empty: beside the program, then ../lib. Errors:

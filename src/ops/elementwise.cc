@@ -9,7 +9,7 @@ namespace {
 Result<std::vector<ValueType>> infer_pair(std::string_view op, std::span<const ValueType> inputs,
                                           std::initializer_list<std::string_view> names) {
   InputCheck check(op, inputs, names);
-  check.tensor(0, DType::f32, 2).tensor(1, DType::f32, 2).same_dim(1, 0, 0, 0).same_dim(1, 1, 0, 1);
+  check.activations(0, 2).same_type(1, 0);
   if (!check.ok()) return check.outputs({});
   return check.outputs({inputs[0]});
 }
@@ -55,13 +55,16 @@ void reference_gated(const Attrs& attrs, std::span<const HostValue> inputs, std:
   }
 }
 
-Tolerance tolerance_exact(std::span<const ValueType>, const Attrs&) {
-  return {.absolute = 0, .relative = 1.2e-7};
+Tolerance tolerance_exact(std::span<const ValueType> inputs, const Attrs&) {
+  return rounded_to(inputs[0].dtype, {.absolute = 0, .relative = 1.2e-7});
 }
-Tolerance tolerance_gated(std::span<const ValueType>, const Attrs&) {
-  return {.absolute = 1e-6, .relative = 2e-6};
+Tolerance tolerance_gated(std::span<const ValueType> inputs, const Attrs&) {
+  return rounded_to(inputs[0].dtype, {.absolute = 1e-6, .relative = 2e-6});
 }
 
+CaseInput bf16_rows(int64_t count, int64_t width, bool strided = false) {
+  return {.dtype = DType::bf16, .dims = {count, width}, .strided = strided};
+}
 CaseInput rows(int64_t count, int64_t width, double scale = 1.0, bool strided = false) {
   return {.dims = {count, width}, .scale = scale, .strided = strided};
 }
@@ -73,6 +76,7 @@ std::vector<OpCase> cases_pair() {
       {.name = "odd_width", .attrs = attrs, .inputs = {rows(5, 37), rows(5, 37)}},
       {.name = "strided", .attrs = attrs, .inputs = {rows(3, 50, 1.0, true), rows(3, 50, 1.0, true)}},
       {.name = "empty", .attrs = attrs, .inputs = {rows(0, 8), rows(0, 8)}},
+      {.name = "bf16", .attrs = attrs, .inputs = {bf16_rows(3, 128), bf16_rows(3, 128, true)}},
       {.name = "smollm2_prefill",
        .attrs = attrs,
        .inputs = {rows(512, 576), rows(512, 576)},
@@ -98,6 +102,8 @@ std::vector<OpCase> cases_gated() {
                      .inputs = {rows(3, 50, 3.0, true), rows(3, 50, 1.0, true)}});
   }
   const UnaryAttrs silu{UnaryKind::silu};
+  cases.push_back({.name = "bf16", .attrs = silu, .inputs = {bf16_rows(5, 37), bf16_rows(5, 37)}});
+  cases.push_back({.name = "bf16_strided", .attrs = silu, .inputs = {bf16_rows(3, 1024, true), bf16_rows(3, 1024, true)}});
   cases.push_back({.name = "empty", .attrs = silu, .inputs = {rows(0, 8), rows(0, 8)}});
   cases.push_back({.name = "smollm2_decode",
                    .attrs = silu,

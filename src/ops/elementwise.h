@@ -1,5 +1,5 @@
 #pragma once
-// Elementwise ops of two operands of one shape, f32 [T, H]. add(a, b), mul(a, b); gated_activation(gate, up) = unary(gate) * up in
+// Elementwise ops of two operands of one type, f32 or bf16 [T, H]. add(a, b), mul(a, b); gated_activation(gate, up) = unary(gate) * up in
 // one pass; operands may be strided windows of a merged projection. In place is allowed. (binary.h is the general form.)
 
 #include "ops/unary.h"

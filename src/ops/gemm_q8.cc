@@ -1,5 +1,7 @@
 #include "ops/gemm_q8.h"
 
+#include "ops/shapes.h"
+
 namespace headrace::ops {
 namespace {
 
@@ -11,12 +13,7 @@ Result<std::vector<ValueType>> infer(std::span<const ValueType> inputs, const At
   return infer_q8("gemm_q8", inputs, g.q8, (*floats)[0].shape);
 }
 
-int64_t terms_of(std::span<const ValueType> inputs) { return inputs[0].shape[inputs[0].shape.rank() - 1].constant(); }
-
-Cost cost(const NodeSizes& sizes) {
-  const double outputs = static_cast<double>(sizes.outputs[0].shape.elements(sizes.bindings));
-  return {.flops = 2.0 * outputs * static_cast<double>(terms_of(sizes.inputs)), .bytes = all_bytes(sizes)};
-}
+Cost cost(const NodeSizes& sizes) { return gemm.cost(sizes); }
 
 void reference(const Attrs& attrs, std::span<const HostValue> inputs, std::span<HostTensor> outputs) {
   const auto& g = attrs.as<GemmQ8Attrs>();
@@ -35,9 +32,7 @@ OpCase make_case(std::string name, std::vector<int64_t> x, int64_t columns, cons
   one.inputs.push_back({.dtype = DType::i8, .dims = std::move(weight), .scale = 128});
   // Both ends of the range meet, again and again: sums of 16 bits would overflow.
   for (CaseInput& input : one.inputs) {
-    int64_t count = 1;
-    for (const int64_t dim : input.dims) count *= dim;
-    for (int64_t i = 0; i < count && !bench; ++i) {
+    for (int64_t i = 0; i < elements_of(input.dims) && !bench; ++i) {
       const int64_t mixed = i * 2654435761 / 16;
       const auto value = static_cast<double>(mixed % 7 == 0 ? 255 : mixed % 256);
       input.values.push_back(input.dtype == DType::u8 ? value : value - 128);

@@ -15,6 +15,17 @@ std::string describe(const ValueType& type) {
   return "?";
 }
 
+Tolerance rounded_to(DType output, Tolerance tolerance) {
+  if (output == DType::bf16) tolerance.relative += 0x1p-7;
+  return tolerance;
+}
+
+namespace {
+bool is_activation(const ValueType& type) {
+  return type.kind == ValueType::Kind::tensor && (type.dtype == DType::f32 || type.dtype == DType::bf16);
+}
+}  // namespace
+
 InputCheck::InputCheck(std::string_view op, std::span<const ValueType> inputs, std::vector<std::string_view> names)
     : op_(op), inputs_(inputs), names_(std::move(names)) {
   if (inputs.size() == names_.size()) return;
@@ -62,11 +73,16 @@ InputCheck& InputCheck::any_tensor(int index) {
   return *this;
 }
 
+InputCheck& InputCheck::activations(int index, int rank) {
+  if (ok() && (!is_activation(inputs_[index]) || inputs_[index].shape.rank() != rank)) {
+    fail(index, fmt::format("a tensor of f32 or bf16 and rank {}", rank));
+  }
+  return *this;
+}
+
 InputCheck& InputCheck::rows(int index) {
-  if (!ok()) return *this;
-  const ValueType& type = inputs_[index];
-  if (type.kind != ValueType::Kind::tensor || type.dtype != DType::f32 || type.shape.rank() < 2) {
-    fail(index, "a tensor of f32 and rank 2 or more");
+  if (ok() && (!is_activation(inputs_[index]) || inputs_[index].shape.rank() < 2)) {
+    fail(index, "a tensor of f32 or bf16 and rank 2 or more");
   }
   return *this;
 }

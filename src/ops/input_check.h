@@ -23,7 +23,8 @@ class InputCheck {
   InputCheck& constant_dims();  // of every input
   InputCheck& tensor(int index, DType dtype);  // of any rank
   InputCheck& any_tensor(int index);           // of any dtype with bytes of its own, and any rank
-  InputCheck& rows(int index);                 // of f32 and rank 2 or more: rows are all axes but the last
+  InputCheck& activations(int index, int rank);  // of f32 or bf16
+  InputCheck& rows(int index);                 // of f32 or bf16 and rank 2 or more: rows are all axes but the last
   InputCheck& same_type(int index, int other);
   InputCheck& float_vector_weight(int index);  // [features] in f32, f16 or bf16
   InputCheck& float_vector(int index);         // the same, or a tensor of f32 [features]
@@ -50,6 +51,9 @@ class InputCheck {
   std::vector<std::string_view> names_;
   Status status_;
 };
+
+// An op's tolerance where its output is rounded: a value near a border may fall to either side, one ulp apart.
+Tolerance rounded_to(DType output, Tolerance tolerance);
 
 // "f32 [s0, 576]", "weight q4_1 [1536, 576]", "kv f16"
 std::string describe(const ValueType& type);

@@ -19,9 +19,10 @@ Result<std::vector<ValueType>> infer(std::span<const ValueType> inputs, const At
   const int64_t width = int64_t{write.kv_heads} * write.head_dim;
   InputCheck check("kv_write", inputs, {"k", "v", "kv_slot", "kv"});
   check.require(write.kv_heads > 0 && write.head_dim > 0, "kv_heads and head_dim must be positive");
-  check.tensor(0, DType::f32, 2).dim(0, 1, width);
-  check.tensor(1, DType::f32, 2).dim(1, 1, width).same_dim(1, 0, 0, 0);
+  check.activations(0, 2).dim(0, 1, width);
+  check.activations(1, 2).dim(1, 1, width).same_dim(1, 0, 0, 0);
   check.tensor(2, DType::i32, 1).same_dim(2, 0, 0, 0).kv(3);
+  check.require(inputs.size() < 2 || inputs[0].dtype == inputs[1].dtype, "k and v must have one dtype");
   if (!check.ok()) return check.outputs({});
   const KvSpec& spec = inputs[3].kv;
   check.require(is_kv_dtype(spec.dtype), "the pool must hold f32, f16, bf16 or i8");
@@ -86,13 +87,13 @@ Tolerance tolerance(std::span<const ValueType>, const Attrs&) {
 }
 
 OpCase make(std::string name, DType dtype, int heads, int head_dim, std::vector<double> slots, int64_t blocks,
-            bool strided = false) {
+            bool strided = false, DType input = DType::f32) {
   const auto tokens = static_cast<int64_t>(slots.size());
   const int64_t width = int64_t{heads} * head_dim;
   return {.name = std::move(name),
           .attrs = KvWriteAttrs{heads, head_dim},
-          .inputs = {{.dims = {tokens, width}, .strided = strided},
-                     {.dims = {tokens, width}, .strided = strided},
+          .inputs = {{.dtype = input, .dims = {tokens, width}, .strided = strided},
+                     {.dtype = input, .dims = {tokens, width}, .strided = strided},
                      {.dtype = DType::i32, .dims = {tokens}, .values = std::move(slots)},
                      {.kind = ValueType::Kind::kv,
                       .dims = {blocks},
@@ -105,6 +106,9 @@ std::vector<OpCase> cases() {
     const std::string name(dtype_name(dtype));
     all.push_back(make(name + "_scattered", dtype, 2, 20, {17, 70, 33, 16, 79}, 5));
     all.push_back(make(name + "_strided", dtype, 3, 64, {40, 41, 42, 43, 44, 45, 46, 47, 48, 49}, 4, true));
+  }
+  for (const DType dtype : {DType::bf16, DType::f16, DType::i8}) {
+    all.push_back(make(fmt::format("bf16_to_{}", dtype_name(dtype)), dtype, 2, 128, {17, 70, 33, 16, 79}, 5, true, DType::bf16));
   }
   // Values that round to subnormals, to infinity and to even in half precision.
   OpCase edges = make("f16_edges", DType::f16, 1, 12, {20}, 2);

@@ -14,7 +14,7 @@ namespace {
 
 // The bias stands behind the weight.
 void check_vectors(InputCheck& check, std::span<const ValueType> inputs, const Attrs& attrs, int weight) {
-  check.rows(0);
+  check.tensor(0, DType::f32).rows(0);
   for (const int vector : {weight, weight + 1}) {
     check.float_vector(vector);
     if (check.ok()) check.same_dim(vector, 0, 0, inputs[0].shape.rank() - 1);

@@ -13,9 +13,8 @@ struct LibraryPlugin {
   const char* name;  // "oneDNN 3.2.0"
   const PluginKernel* kernels;
   int num_kernels;
-  // Calls work(context, rank) once for each rank below `size`, all at once, on the library's threads and the caller: one set of
-  // spinning threads serves both. False where the library has fewer threads: then nothing has run.
-  bool (*run_team)(int size, void (*work)(void* context, int rank), void* context);
+  // The library's threads and the caller: one set of spinning threads serves both.
+  LentThreads run_team;
 };
 
 // Opens the plug-in and registers its kernels, once per process: before the first graph is compiled. `path` empty: beside the program,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/half.h"
+#include "ops/input_check.h"
 
 namespace headrace::ops {
 namespace {
@@ -394,7 +395,11 @@ std::vector<OpCase> cases_round() {
   return cases;
 }
 
-Result<std::vector<ValueType>> infer_matmul_bf16(std::span<const ValueType> inputs, const Attrs&) {
+Result<std::vector<ValueType>> infer_matmul_bf16(std::span<const ValueType> inputs, const Attrs& attrs) {
+  const DType out = attrs.as<MatmulAttrs>().out;
+  if (out != DType::f32 && out != DType::bf16) {
+    return error(Code::invalid_argument, "matmul_bf16: out: want f32 or bf16, got {}", dtype_name(out));
+  }
   if (inputs.empty()) return error(Code::invalid_argument, "matmul_bf16: want 2 or 3 inputs, got none");
   if (Status bad = want_tensor("matmul_bf16", "x", inputs[0], DType::bf16); !bad.ok()) return tl::unexpected(bad);
   const Result<int64_t> rows = want_weights("matmul_bf16", inputs, 1, inputs[0].shape[1].constant());
@@ -403,7 +408,7 @@ Result<std::vector<ValueType>> infer_matmul_bf16(std::span<const ValueType> inpu
     return error(Code::unsupported, "matmul_bf16: want a weight of bf16 with an even number of columns, got {}",
                  describe(inputs[1]));
   }
-  return std::vector{ValueType::tensor(DType::f32, {inputs[0].shape[0], *rows})};
+  return std::vector{ValueType::tensor(out, {inputs[0].shape[0], *rows})};
 }
 
 std::vector<OpCase> cases_matmul_bf16() {
@@ -423,6 +428,11 @@ std::vector<OpCase> cases_matmul_bf16() {
                    {input(3, 64), matrix(Format::bf16, 35, 64), vector(Format::f32, 35)}});
   cases.push_back({case_name(Format::bf16, 26, 50, 34, " strided"), MatmulAttrs{},
                    {input(26, 34, true), matrix(Format::bf16, 50, 34)}});
+  // A bf16 output, with sizes that a device's tiles like and others.
+  for (const auto& [tokens, rows, columns] : {std::tuple{1, 256, 512}, {3, 40, 34}, {8, 384, 1024}, {17, 128, 576}, {70, 136, 128}}) {
+    cases.push_back({case_name(Format::bf16, tokens, rows, columns, " to bf16"), MatmulAttrs{DType::bf16},
+                     {input(tokens, columns, tokens == 17), matrix(Format::bf16, rows, columns)}});
+  }
   return cases;
 }
 
@@ -485,8 +495,8 @@ constinit const Op matmul_bf16 = {
     .infer = infer_matmul_bf16,
     .cost = [](const NodeSizes& sizes) { return cost_of(sizes, product_flops(sizes)); },
     .reference = reference_matmul,
-    .tolerance = [](std::span<const ValueType> inputs, const Attrs&) {
-      return product_tolerance(inputs[0].shape[1].constant());
+    .tolerance = [](std::span<const ValueType> inputs, const Attrs& attrs) {
+      return rounded_to(attrs.as<MatmulAttrs>().out, product_tolerance(inputs[0].shape[1].constant()));
     },
     .cases = cases_matmul_bf16,
 };

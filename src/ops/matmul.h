@@ -16,8 +16,8 @@
 // without one; the bias last.
 //
 // round_bf16(x f32 [T, K]) -> bf16 [T, K]: rounded to nearest, halves to even.
-// matmul_bf16(x bf16 [T, K], weight bf16 [N, K], bias weight [N]?) -> f32 [T, N] for even K: products of pairs of columns in rising
-// order on one float32 sum.
+// matmul_bf16(x bf16 [T, K], weight bf16 [N, K], bias weight [N]?) -> [T, N] in the dtype `out` for even K: float32 sums of products
+// of pairs of columns, in rising order where a kernel is `row_invariant`.
 
 #include "ops/op.h"
 
@@ -26,8 +26,9 @@ inline constexpr int kActivationBlock = 32;
 inline constexpr float kActivationFloor = 0x1p-100f;
 
 struct MatmulAttrs {
+  DType out = DType::f32;  // matmul_bf16 only: or bf16
   bool operator==(const MatmulAttrs&) const = default;
-  std::string describe() const { return {}; }
+  std::string describe() const { return out == DType::f32 ? "" : std::string(dtype_name(out)); }
 };
 // Of quantize_rows and matmul_q8: how many 8-bit terms make one activation, 1 or 2.
 struct Q8Attrs {

@@ -28,6 +28,7 @@
 #include "ops/resize_2d.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
+#include "ops/rope_kv_write.h"
 #include "ops/rotary.h"
 #include "ops/rows.h"
 #include "ops/sample.h"

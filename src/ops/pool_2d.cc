@@ -122,7 +122,8 @@ std::vector<OpCase> cases_pool() {
 }  // namespace
 
 std::string Pool2dAttrs::describe() const {
-  std::string text = fmt::format("{} {}x{} stride={}x{}", kind == Kind::max ? "max" : "average", window[0], window[1], stride[0], stride[1]);
+  const std::string_view name = kind == Kind::max ? "max" : "average";
+  std::string text = fmt::format("{} {}x{} stride={}x{}", name, window[0], window[1], stride[0], stride[1]);
   if (dilation != std::array<int64_t, 2>{1, 1}) text += fmt::format(" dilation={}x{}", dilation[0], dilation[1]);
   if (pads != std::array<int64_t, 4>{}) text += fmt::format(" pads={},{},{},{}", pads[0], pads[1], pads[2], pads[3]);
   if (ceil_mode) text += " ceil";

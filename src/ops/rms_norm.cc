@@ -10,15 +10,21 @@ std::string RmsNormAttrs::describe() const {
   std::string text = fmt::format("eps={:g}", eps);
   if (offset != 0.0f) text += fmt::format(" offset={:g}", offset);
   if (heads != 1) text += fmt::format(" heads={}", heads);
+  if (out != DType::f32) text += fmt::format(" {}", dtype_name(out));
   return text;
 }
 
 namespace {
 
+void check_out(InputCheck& check, const RmsNormAttrs& attrs) {
+  check.require(attrs.out == DType::f32 || attrs.out == DType::bf16, "out must be f32 or bf16");
+}
+
 Result<std::vector<ValueType>> infer_rms_norm(std::span<const ValueType> inputs, const Attrs& attrs) {
   InputCheck check("rms_norm", inputs, {"x", "weight"});
   const auto& a = attrs.as<RmsNormAttrs>();
   check.rows(0).float_vector(1);
+  check_out(check, a);
   check.require(a.eps >= 0, "eps must not be negative").require(a.heads >= 1, "heads must be at least 1");
   if (!check.ok()) return check.outputs({});
   const int last = inputs[0].shape.rank() - 1;
@@ -29,17 +35,19 @@ Result<std::vector<ValueType>> infer_rms_norm(std::span<const ValueType> inputs,
     check.require(width.is_constant() && width.constant() % a.heads == 0, "heads must divide the width of x");
     if (check.ok()) check.dim(1, 0, width.constant() / a.heads);
   }
-  return check.outputs({inputs[0]});
+  return check.outputs({ValueType::tensor(a.out, inputs[0].shape)});
 }
 
 Result<std::vector<ValueType>> infer_add_rms_norm(std::span<const ValueType> inputs, const Attrs& attrs) {
   InputCheck check("add_rms_norm", inputs, {"x", "residual", "weight"});
-  check.rows(0).same_type(1, 0).float_vector(2);
+  const auto& a = attrs.as<RmsNormAttrs>();
+  check.rows(0).tensor(1, DType::f32).float_vector(2);
+  check.require(check.ok() && inputs[0].shape == inputs[1].shape, "x and residual must have one shape");
+  check_out(check, a);
   if (check.ok()) check.same_dim(2, 0, 0, inputs[0].shape.rank() - 1);
-  check.require(attrs.as<RmsNormAttrs>().eps >= 0, "eps must not be negative");
-  check.require(attrs.as<RmsNormAttrs>().heads == 1, "heads must be 1");
+  check.require(a.eps >= 0, "eps must not be negative").require(a.heads == 1, "heads must be 1");
   if (!check.ok()) return check.outputs({});
-  return check.outputs({inputs[0], inputs[0]});
+  return check.outputs({inputs[1], ValueType::tensor(a.out, inputs[0].shape)});
 }
 
 // Square, add; times the inverse root, times the weight; the sum of the fused form.
@@ -81,8 +89,8 @@ void reference_add_rms_norm(const Attrs& attrs, std::span<const HostValue> input
 }
 
 // float32 sums of up to some thousand squares in 16 lanes.
-Tolerance tolerance(std::span<const ValueType>, const Attrs&) {
-  return {.absolute = 1e-6, .relative = 3e-6};
+Tolerance tolerance(std::span<const ValueType>, const Attrs& attrs) {
+  return rounded_to(attrs.as<RmsNormAttrs>().out, {.absolute = 1e-6, .relative = 3e-6});
 }
 
 CaseInput rows(int64_t count, int64_t width, double scale = 1.0, bool strided = false) {
@@ -92,8 +100,13 @@ CaseInput vector(int64_t width, Format format) {
   return {.kind = ValueType::Kind::weight, .format = format, .dims = {width}};
 }
 
+CaseInput bf16(CaseInput input) {
+  input.dtype = DType::bf16;
+  return input;
+}
+
 std::vector<OpCase> cases_rms_norm() {
-  const RmsNormAttrs plain{.eps = 1e-5f};
+  const RmsNormAttrs plain{.eps = 1e-5f}, to_bf16{.eps = 1e-5f, .out = DType::bf16};
   return {
       {.name = "one_element", .attrs = plain, .inputs = {rows(3, 1), vector(1, Format::f32)}},
       {.name = "odd_width", .attrs = plain, .inputs = {rows(5, 37), vector(37, Format::f32)}},
@@ -107,6 +120,12 @@ std::vector<OpCase> cases_rms_norm() {
       {.name = "empty", .attrs = plain, .inputs = {rows(0, 96), vector(96, Format::f32)}},
       {.name = "constant_weight", .attrs = plain, .inputs = {rows(5, 37), {.dims = {37}}}},
       {.name = "three_axes", .attrs = plain, .inputs = {{.dims = {2, 3, 37}}, {.dims = {37}}}},
+      {.name = "to_bf16", .attrs = to_bf16, .inputs = {rows(5, 37), vector(37, Format::f32)}},
+      {.name = "bf16_to_bf16", .attrs = to_bf16, .inputs = {bf16(rows(3, 4096)), vector(4096, Format::bf16)}},
+      {.name = "bf16_to_f32", .attrs = plain, .inputs = {bf16(rows(4, 96, 1.0, true)), vector(96, Format::f32)}},
+      {.name = "bf16_heads",
+       .attrs = RmsNormAttrs{.eps = 1e-6f, .heads = 4, .out = DType::bf16},
+       .inputs = {bf16(rows(5, 512, 1.0, true)), vector(128, Format::bf16)}},
       {.name = "heads",
        .attrs = RmsNormAttrs{.eps = 1e-6f, .offset = 1.0f, .heads = 3},
        .inputs = {rows(5, 111, 1.0, true), vector(37, Format::bf16)}},
@@ -124,7 +143,7 @@ std::vector<OpCase> cases_rms_norm() {
 }
 
 std::vector<OpCase> cases_add_rms_norm() {
-  const RmsNormAttrs plain{.eps = 1e-5f};
+  const RmsNormAttrs plain{.eps = 1e-5f}, to_bf16{.eps = 1e-5f, .out = DType::bf16};
   return {
       {.name = "odd_width", .attrs = plain, .inputs = {rows(5, 37), rows(5, 37), vector(37, Format::f32)}},
       {.name = "weight_plus_one",
@@ -134,6 +153,8 @@ std::vector<OpCase> cases_add_rms_norm() {
       {.name = "strided",
        .attrs = plain,
        .inputs = {rows(4, 96, 1.0, true), rows(4, 96, 1.0, true), vector(96, Format::f32)}},
+      {.name = "to_bf16", .attrs = to_bf16, .inputs = {rows(5, 37), rows(5, 37), vector(37, Format::f32)}},
+      {.name = "bf16_to_bf16", .attrs = to_bf16, .inputs = {bf16(rows(3, 4096)), rows(3, 4096), vector(4096, Format::bf16)}},
       {.name = "empty", .attrs = plain, .inputs = {rows(0, 96), rows(0, 96), vector(96, Format::f32)}},
       {.name = "smollm2_decode",
        .attrs = plain,

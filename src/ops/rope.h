@@ -1,5 +1,5 @@
 #pragma once
-// rope(x f32 [T, heads * head_dim], positions i32 [T], inv_freq constant f32 [rotary_dim / 2]) -> f32 [T, heads * head_dim]
+// rope(x f32 or bf16 [T, heads * head_dim], positions i32 [T], inv_freq constant f32 [rotary_dim / 2]) -> the type of x
 // Rotary embedding, Su et al. 2021 (arXiv:2104.09864). Pair i of a head turns by positions[t] * inv_freq[i]; cos and sin are
 // multiplied by attention_factor (YaRN). Pairs are (i, i + rotary_dim/2), or (2i, 2i+1) when interleaved. The rest of the
 // head passes through. In place is allowed. x may be a strided window of a merged projection.
@@ -17,6 +17,13 @@ struct RopeAttrs {
   std::string describe() const;
 };
 extern const Op rope;
+
+// For references: turns pair `i` of a head, whose first `rotary_dim` of elements are turned, by an angle of cosine `c` and sine `s`.
+inline void turn_pair(const double* x, int64_t i, int64_t rotary_dim, bool interleaved, double c, double s, double* y) {
+  const int64_t first = interleaved ? 2 * i : i, second = interleaved ? first + 1 : first + rotary_dim / 2;
+  y[first] = x[first] * c - x[second] * s;
+  y[second] = x[second] * c + x[first] * s;
+}
 
 // rope_parameters of a config.json -> the table. Kinds: default, linear, dynamic, yarn, longrope, llama3; formulas as in
 // the papers that rope_table.cc names. `seq_len` 0: unknown (dynamic and longrope then use the trained length).

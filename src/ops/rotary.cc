@@ -1,6 +1,7 @@
 #include "ops/rotary.h"
 
 #include "ops/input_check.h"
+#include "ops/rope.h"
 
 namespace headrace::ops {
 
@@ -44,10 +45,8 @@ void reference(const Attrs& attrs, std::span<const HostValue> inputs, std::span<
     for (int64_t head = 0; head < a.heads; ++head) {
       const int64_t begin = (token * a.heads + head) * a.head_dim;
       for (int64_t i = 0; i < half; ++i) {
-        const int64_t first = begin + (a.interleaved ? 2 * i : i), second = a.interleaved ? first + 1 : first + half;
-        const double c = cos.values[row * half + i], s = sin.values[row * half + i];
-        y[first] = c * x.values[first] - s * x.values[second];
-        y[second] = s * x.values[first] + c * x.values[second];
+        turn_pair(x.values.data() + begin, i, a.rotary_dim, a.interleaved, cos.values[row * half + i], sin.values[row * half + i],
+                  y.data() + begin);
       }
     }
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Windows that slide over one axis of an image: what conv and pool_2d share.
+// Windows that slide over one axis of an image: what conv, conv_q8 and pool_2d share.
 
 #include <string_view>
 
@@ -21,6 +21,8 @@ struct Windows {
     if (ceil && (count - 1) * stride >= size + pad_begin) --count;
     return count;
   }
+  // How many elements `size` windows cover, side by side, but for the pads: conv_transpose's output.
+  int64_t covered(int64_t size, int64_t output_pad) const { return stride * (size - 1) + output_pad + extent() - pad_begin - pad_end; }
 };
 
 // Largest value of an attribute: products of two of them and sums of those stay far inside 64 bits.

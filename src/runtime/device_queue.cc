@@ -19,6 +19,13 @@ Result<std::shared_ptr<DeviceQueue>> DeviceQueue::cpu(int threads, uint64_t memo
   return queue;
 }
 
+Result<std::shared_ptr<DeviceQueue>> DeviceQueue::cuda(int index, int threads, uint64_t memory_limit) {
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<Accelerator> accelerator, Accelerator::cuda(index));
+  HR_ASSIGN_OR_RETURN(const uint64_t free, accelerator->free_memory());
+  const uint64_t limit = memory_limit > 0 ? memory_limit : free - free / 10;
+  return std::make_shared<DeviceQueue>(std::move(accelerator), threads > 0 ? threads : usable_cpus(), limit);
+}
+
 void DeviceQueue::Turn::run(const std::function<void(Team&)>& work, LentThreads lent) {
   struct Context {
     const std::function<void(Team&)>& work;

@@ -1,6 +1,7 @@
 #pragma once
 // One per device and process: the order in which steps of all engines run there. On the CPU it leases the one thread team;
-// a lease lasts a step, so that two models share the cores by turns and never oversubscribe them.
+// a lease lasts a step, so that two models share the cores by turns and never oversubscribe them. An accelerator's queue has a team
+// too, which packs the weights; its steps are ordered by the device's streams.
 
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "core/device.h"
 #include "core/memory_ledger.h"
 #include "core/team.h"
+#include "runtime/accelerator.h"
 #include "runtime/thread_team.h"
 
 namespace headrace::runtime {
@@ -22,8 +24,15 @@ class DeviceQueue {
   // The process's queue for the CPU, made at the first call. threads 0: usable_cpus(). Errors: invalid_argument when the
   // process already runs another number of threads or another limit.
   static Result<std::shared_ptr<DeviceQueue>> cpu(int threads, uint64_t memory_limit);
+  // A queue for CUDA device `index`, of its own. `memory_limit` 0: what is free there now but for a tenth. Errors: those of
+  // Accelerator::cuda.
+  static Result<std::shared_ptr<DeviceQueue>> cuda(int index, int threads, uint64_t memory_limit);
+  // Of any accelerator, for tests.
+  DeviceQueue(std::shared_ptr<Accelerator> accelerator, int threads, uint64_t memory_limit)
+      : accelerator_(std::move(accelerator)), team_(threads), ledger_(memory_limit, accelerator_.get()) {}
 
   int threads() const { return team_.size(); }
+  Accelerator* accelerator() const { return accelerator_.get(); }  // null: the CPU
   MemoryLedger& ledger() { return ledger_; }
 
   // One's turn: while it lives nothing else runs on the device.
@@ -45,6 +54,7 @@ class DeviceQueue {
   void run(const std::function<void(Team&)>& work) { turn().run(work); }
 
  private:
+  const std::shared_ptr<Accelerator> accelerator_;
   std::mutex mutex_;
   ThreadTeam team_;  // used under mutex_
   MemoryLedger ledger_;

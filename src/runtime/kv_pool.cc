@@ -35,6 +35,16 @@ void KvPool::copy_block(int group, int32_t from, int32_t to) {
   }
 }
 
+Status KvPool::copy_block(const Accelerator& accelerator, int group, int32_t from, int32_t to, void* stream) {
+  const GroupSpec& spec = groups_[group];
+  const KvView first = layer(group, 0);
+  const auto pitch = static_cast<size_t>(first.block_stride * kKvRunBlocks);  // from a layer to the next of a run
+  return accelerator.check(
+      accelerator.plugin().copy_on_device(first.key_block<std::byte>(to, 0), pitch, first.key_block<std::byte>(from, 0), pitch,
+                                          static_cast<size_t>(spec.spec.block_bytes()), static_cast<size_t>(spec.num_layers), stream),
+      "copying a block");
+}
+
 uint64_t KvPool::bytes() const {
   uint64_t total = 0;
   for (const Buffer& buffer : buffers_) total += buffer.bytes();

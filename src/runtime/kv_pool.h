@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "core/buffer.h"
 #include "core/kv_view.h"
+#include "runtime/accelerator.h"
 
 namespace headrace::runtime {
 
@@ -25,6 +26,8 @@ class KvPool {
   KvView layer(int group, int index) const;
   // Keys and values of block `from`, in all layers of the group, to block `to`.
   void copy_block(int group, int32_t from, int32_t to);
+  // The same on the accelerator where the pool lies, in the order of `stream`. Errors: internal.
+  Status copy_block(const Accelerator& accelerator, int group, int32_t from, int32_t to, void* stream);
   const std::vector<GroupSpec>& groups() const { return groups_; }
   uint64_t bytes() const;
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <limits>
-#include <map>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -34,15 +32,19 @@ bool parse_input_name(std::string_view name, StepField& field, int& group) {
 
 Result<std::unique_ptr<LocalRunner>> LocalRunner::open(const io::ModelSource& source,
                                                        std::shared_ptr<DeviceQueue> queue, RunnerOptions options) {
-  std::unique_ptr<LocalRunner> runner(new LocalRunner(std::move(queue), std::move(options)));
+  const bool on_cpu = queue->accelerator() == nullptr;
+  std::unique_ptr<LocalRunner> runner = (on_cpu ? make_cpu_runner : make_accelerator_runner)(std::move(queue), std::move(options));
   HR_RETURN_IF_ERROR(runner->build(source));
   return runner;
 }
 
 Status LocalRunner::build(const io::ModelSource& source) {
+  const bool on_cpu = queue_->accelerator() == nullptr;
   HR_ASSIGN_OR_RETURN(step_, StepProgram::build(source, {.policy = options_.policy,
                                                          .skip_passes = options_.skip_passes,
                                                          .isa = options_.isa,
+                                                         .device = on_cpu ? DeviceKind::cpu : DeviceKind::cuda,
+                                                         .row_invariant = on_cpu || options_.row_invariant,
                                                          .threads = queue_->threads(),
                                                          .max_context = options_.max_context,
                                                          .max_seqs = options_.max_seqs,
@@ -68,10 +70,11 @@ Status LocalRunner::build(const io::ModelSource& source) {
   limits_.max_context = step_.max_context;
   limits_.vocab_size = int32_t(step_.info.vocab_size);
   limits_.embedding_size = int32_t(step_.info.embedding_size);
-  limits_.pipeline_depth = 0;
   const std::vector<int> group_of_layer = models::group_of_layer(step_.info.layer_kv);
   HR_RETURN_IF_ERROR(place_kv(group_of_layer));
-  return bind_inputs(group_of_layer);
+  HR_RETURN_IF_ERROR(bind_inputs(group_of_layer));
+  HR_RETURN_IF_ERROR(find_outputs());
+  return prepare_device();
 }
 
 // Gives every group `blocks` blocks, those with a window no more than max_seqs sequences can hold at once, and one to spare for each.
@@ -158,112 +161,109 @@ Status LocalRunner::bind_inputs(const std::vector<int>& group_of_layer) {
       inputs_.push_back(source);
     }
   }
-  std::map<std::string_view, ValueId*> wanted = {{"tokens", &tokens_output_},
-                                                 {"logits", &logits_output_},
-                                                 {"logprobs", &logprobs_output_},
-                                                 {"top_ids", &top_ids_output_},
-                                                 {"top_logprobs", &top_logprobs_output_}};
-  if (limits_.embedding_size > 0) wanted = {{"embeddings", &embeddings_output_}};
-  for (const GraphOutput& output : graph.outputs) {
-    const auto found = wanted.find(output.name);
-    if (found != wanted.end()) *found->second = output.value;
-  }
-  for (const auto& [name, output] : wanted) {
-    if (*output == kNone) return make_status(Code::internal, "step program: no output {}", name);
+  return Status();
+}
+
+Status LocalRunner::find_outputs() {
+  static constexpr std::string_view kNames[kNumOutputs] = {"tokens", "logits", "logprobs", "top_ids", "top_logprobs", "embeddings"};
+  for (int output = 0; output < kNumOutputs; ++output) {
+    if ((output == kEmbeddings) != (limits_.embedding_size > 0)) continue;
+    for (const GraphOutput& made : step_.program->graph().outputs) {
+      if (made.name == kNames[output]) outputs_[output] = made.value;
+    }
+    if (outputs_[output] == kNone) return make_status(Code::internal, "step program: no output {}", kNames[output]);
   }
   return Status();
 }
 
-Result<Ticket> LocalRunner::submit(const StepPlan& plan) {
+Status LocalRunner::check(const StepPlan& plan) const {
   const StepHeader& header = plan.header();
   const StepCounts& c = header.counts;
   if (!StepPlan::valid(plan.block()) || c.tokens < 1 || c.tokens > limits_.max_tokens || c.seqs < 1 ||
       c.seqs > limits_.max_seqs || c.seqs > c.tokens || c.logit_rows > std::min(c.tokens, limits_.max_logit_rows) ||
       c.groups != int(limits_.groups.size()) || c.blocks > step_.limits.max_blocks) {
-    return error(Code::invalid_argument,
-                 "step {}: {} tokens, {} sequences, {} logit rows, {} groups, {} blocks; the runner takes {} tokens, {} "
-                 "sequences, {} logit rows, {} groups, {} blocks",
-                 header.step, c.tokens, c.seqs, c.logit_rows, c.groups, c.blocks, limits_.max_tokens, limits_.max_seqs,
-                 limits_.max_logit_rows, limits_.groups.size(), step_.limits.max_blocks);
+    return make_status(Code::invalid_argument,
+                       "step {}: {} tokens, {} sequences, {} logit rows, {} groups, {} blocks; the runner takes {} tokens, {} "
+                       "sequences, {} logit rows, {} groups, {} blocks",
+                       header.step, c.tokens, c.seqs, c.logit_rows, c.groups, c.blocks, limits_.max_tokens, limits_.max_seqs,
+                       limits_.max_logit_rows, limits_.groups.size(), step_.limits.max_blocks);
   }
-  CHECK(!pending_);
-  const std::span<const std::byte> block = plan.block();
-  if (staging_.size() * sizeof(uint64_t) < block.size()) staging_.resize(block.size() / sizeof(uint64_t) * 2);
-  std::memcpy(staging_.data(), block.data(), block.size());
-  std::byte* base = reinterpret_cast<std::byte*>(staging_.data());
+  return Status();
+}
+
+Status LocalRunner::copy_blocks(const StepPlan& plan, const std::function<Status(int32_t, int32_t, int32_t)>& copy) const {
+  const StepHeader& header = plan.header();
+  for (int32_t i = 0; i < header.counts.copies; ++i) {
+    const int32_t group = plan.ints(StepField::copy_group)[i];
+    const int32_t from = plan.ints(StepField::copy_src)[i], to = plan.ints(StepField::copy_dst)[i];
+    if (group < 0 || group >= header.counts.groups || std::min(from, to) < 1 || std::max(from, to) >= limits_.groups[group].num_blocks) {
+      return make_status(Code::invalid_argument, "step {}: no copy of block {} to block {} in group {}", header.step, from, to, group);
+    }
+    HR_RETURN_IF_ERROR(copy(group, from, to));
+  }
+  return Status();
+}
+
+void LocalRunner::place_inputs(const StepHeader& header, std::byte* block) {
+  const StepCounts& c = header.counts;
   for (const InputSource& input : inputs_) {
-    std::byte* data = base + header.offsets[static_cast<int>(input.field)];
+    std::byte* data = block + header.offsets[static_cast<int>(input.field)];
     if (input.field == StepField::kv_slot) data += int64_t(input.group) * c.tokens * 4;
     if (input.field == StepField::block_table) data += int64_t(input.group) * c.seqs * c.blocks * 4;
     input_data_[size_t(input.value)] = data;
   }
-  for (int32_t i = 0; i < c.copies; ++i) {
-    const int32_t group = plan.ints(StepField::copy_group)[i];
-    const int32_t from = plan.ints(StepField::copy_src)[i], to = plan.ints(StepField::copy_dst)[i];
-    if (group < 0 || group >= c.groups || std::min(from, to) < 1 || std::max(from, to) >= limits_.groups[group].num_blocks) {
-      return error(Code::invalid_argument, "step {}: no copy of block {} to block {} in group {}", header.step, from, to, group);
-    }
-    kv_.copy_block(group, from, to);
-  }
+}
+
+Bindings LocalRunner::sizes_of(const StepCounts& counts) const {
   Bindings sizes;
-  sizes.set(step_.tokens, c.tokens);
-  sizes.set(step_.seqs, c.seqs);
-  sizes.set(step_.rows, c.logit_rows);
-  sizes.set(step_.blocks, c.blocks);
-  sizes.set(step_.biases, c.biases);
-  sizes.set(step_.history, c.history);
-  Bindings chosen = step_.bucket(c.tokens);
-  if (step_.program->plan_for(chosen).arena_bytes > int64_t(arena_.bytes())) chosen = step_.bucket(limits_.max_tokens);
-  step_.program->run(*queue_, chosen, sizes, input_data_, StepContext{header.step}, record_nodes_ ? &node_seconds_ : nullptr);
-  if (record_nodes_) {
-    node_sum_.resize(node_seconds_.size());
-    for (size_t i = 0; i < node_seconds_.size(); ++i) node_sum_[i] += node_seconds_[i];
-  }
-  take_result(header);
-  pending_ = true;
-  return Ticket{header.step};
+  sizes.set(step_.tokens, counts.tokens);
+  sizes.set(step_.seqs, counts.seqs);
+  sizes.set(step_.rows, counts.logit_rows);
+  sizes.set(step_.blocks, counts.blocks);
+  sizes.set(step_.biases, counts.biases);
+  sizes.set(step_.history, counts.history);
+  return sizes;
 }
 
-void LocalRunner::take_result(const StepHeader& header) {
-  const auto copy = [&](ValueId output, int64_t count, auto& to) {
-    const auto* from = step_.program->tensor(output).as<std::remove_reference_t<decltype(to[0])>>();
-    to.assign(from, from + count);
+Bindings LocalRunner::fitting_bucket(int32_t tokens) const {
+  const Bindings bucket = step_.bucket(tokens);
+  const bool fits = step_.program->plan_for(bucket).arena_bytes <= int64_t(arena_.bytes());
+  return fits ? bucket : step_.bucket(limits_.max_tokens);
+}
+
+int64_t LocalRunner::wanted(Output output, const StepHeader& header) const {
+  const int64_t rows = header.counts.logit_rows;
+  const bool logprobs = (header.flags & kWantLogprobs) != 0;
+  if (outputs_[output] == kNone) return 0;
+  switch (output) {
+    case kTokens: return rows;
+    case kLogits: return (header.flags & kWantLogits) != 0 ? rows * limits_.vocab_size : 0;
+    case kLogprobs: return logprobs ? rows : 0;
+    case kTopIds:
+    case kTopLogprobs: return logprobs ? rows * kMaxLogprobs : 0;
+    case kEmbeddings: return int64_t{header.counts.seqs} * limits_.embedding_size;
+    case kNumOutputs: break;
+  }
+  return 0;
+}
+
+void LocalRunner::take_result(const StepHeader& header, const void* const (&from)[kNumOutputs], StepResult& result) const {
+  const auto take = [&](Output output, auto& to) {
+    const auto* first = static_cast<const std::remove_reference_t<decltype(to[0])>*>(from[output]);
+    to.assign(first, first + wanted(output, header));
   };
-  const StepCounts& c = header.counts;
-  result_.step = header.step;
-  for (std::vector<float>* list : {&result_.logits, &result_.logprobs, &result_.top_logprobs}) list->clear();
-  result_.top_ids.clear();
-  if (embeddings_output_ != kNone) {
-    copy(embeddings_output_, int64_t(c.seqs) * limits_.embedding_size, result_.embeddings);
-    return;
-  }
-  copy(tokens_output_, c.logit_rows, result_.tokens);
-  if ((header.flags & kWantLogits) != 0) {
-    copy(logits_output_, int64_t(c.logit_rows) * limits_.vocab_size, result_.logits);
-  }
-  if ((header.flags & kWantLogprobs) != 0) {
-    copy(logprobs_output_, c.logit_rows, result_.logprobs);
-    copy(top_ids_output_, int64_t(c.logit_rows) * kMaxLogprobs, result_.top_ids);
-    copy(top_logprobs_output_, int64_t(c.logit_rows) * kMaxLogprobs, result_.top_logprobs);
-  }
-}
-
-Result<StepResult> LocalRunner::wait(Ticket ticket) {
-  CHECK(pending_ && ticket.step == result_.step);
-  pending_ = false;
-  return result_;
+  result.step = header.step;
+  take(kTokens, result.tokens);
+  take(kLogits, result.logits);
+  take(kLogprobs, result.logprobs);
+  take(kTopIds, result.top_ids);
+  take(kTopLogprobs, result.top_logprobs);
+  take(kEmbeddings, result.embeddings);
 }
 
 RunnerMemory LocalRunner::memory() const {
   const MemoryLedger& ledger = queue_->ledger();
   return {weights_->bytes(), kv_.bytes(), arena_.bytes(), ledger.peak()};
-}
-
-std::vector<double> LocalRunner::take_node_seconds() {
-  record_nodes_ = true;
-  std::vector<double> taken = std::move(node_sum_);
-  node_sum_.assign(step_.program->graph().nodes.size(), 0.0);
-  return taken;
 }
 
 }  // namespace headrace::runtime

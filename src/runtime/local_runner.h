@@ -1,6 +1,7 @@
 #pragma once
-// A ModelRunner on this process's CPU: builds the family's step program from a checkpoint, packs the weights, owns the KV
-// pool and the arena, and runs each plan inside submit() (pipeline depth 0).
+// A ModelRunner on a device of this process: builds the family's step program from a checkpoint, packs the weights and owns the KV pool
+// and the arena. On the CPU each plan runs inside submit() (pipeline depth 0, cpu_runner.cc); an accelerator runs it while the next one
+// is made (depth 1, accelerator_runner.cc).
 
 #include <functional>
 #include <memory>
@@ -20,6 +21,7 @@ struct RunnerOptions {
   DtypePolicy policy;
   std::vector<std::string> skip_passes;
   Isa isa = detect_isa();
+  bool row_invariant = false;        // on an accelerator: only kernels whose rows do not depend on each other; the CPU has no others
   int32_t max_context = 0;           // 0: what the model was trained for, at most 8192
   int32_t max_seqs = 16;
   int32_t max_tokens = 512;
@@ -29,15 +31,14 @@ struct RunnerOptions {
   std::function<void(double)> progress;   // fraction of weights packed; may be null
 };
 
-class LocalRunner final : public ModelRunner {
+class LocalRunner : public ModelRunner {
  public:
-  // `source` is needed during the call only. Errors: those of the family, the passes, kernel selection and the weights.
+  // For the queue's device. `source` is needed during the call only. Errors: those of the family, the passes, kernel selection and the
+  // weights.
   static Result<std::unique_ptr<LocalRunner>> open(const io::ModelSource& source, std::shared_ptr<DeviceQueue> queue,
                                                    RunnerOptions options);
 
   const RunnerLimits& limits() const override { return limits_; }
-  Result<Ticket> submit(const StepPlan& plan) override;
-  Result<StepResult> wait(Ticket ticket) override;
   RunnerMemory memory() const override;
 
   const models::ModelInfo& info() const { return step_.info; }
@@ -46,24 +47,23 @@ class LocalRunner final : public ModelRunner {
   uint64_t weight_bytes() const { return weights_->bytes(); }
   // The bucket that a step of `tokens` runs in.
   Bindings bucket(int32_t tokens) const { return step_.bucket(tokens); }
-  // Seconds of each node in the steps since the last call; recording starts with the first call.
-  std::vector<double> take_node_seconds();
+  // Seconds of each node in the steps since the last call; recording starts with the first call. Empty where nobody measures them.
+  virtual std::vector<double> take_node_seconds() { return {}; }
 
- private:
-  LocalRunner(std::shared_ptr<DeviceQueue> queue, RunnerOptions options)
-      : queue_(std::move(queue)), options_(std::move(options)) {}
-  Status build(const io::ModelSource& source);
-  uint64_t set_blocks(std::vector<KvPool::GroupSpec>& groups, int64_t blocks) const;
-  int64_t most_blocks(std::vector<KvPool::GroupSpec>& groups, int64_t wanted, uint64_t budget) const;
-  Status place_kv(const std::vector<int>& group_of_layer);
-  Status bind_inputs(const std::vector<int>& group_of_layer);
-  void take_result(const StepHeader& header);
-
-  struct InputSource {
-    ValueId value;
-    StepField field;
-    int group;
-  };
+ protected:
+  LocalRunner(std::shared_ptr<DeviceQueue> queue, RunnerOptions options, int pipeline_depth)
+      : queue_(std::move(queue)), options_(std::move(options)) {
+    limits_.pipeline_depth = pipeline_depth;
+  }
+  // Errors: invalid_argument for a plan beyond the limits.
+  Status check(const StepPlan& plan) const;
+  // Copies of blocks, each as copy(group, from, to). Errors: invalid_argument for blocks that are not there; what copy gives.
+  Status copy_blocks(const StepPlan& plan, const std::function<Status(int32_t group, int32_t from, int32_t to)>& copy) const;
+  // Where each input of the program lies when the plan's block lies at `block`.
+  void place_inputs(const StepHeader& header, std::byte* block);
+  Bindings sizes_of(const StepCounts& counts) const;
+  // The bucket of a step of `tokens`, or the largest one where that bucket's plan does not fit the arena.
+  Bindings fitting_bucket(int32_t tokens) const;
 
   std::shared_ptr<DeviceQueue> queue_;
   RunnerOptions options_;
@@ -73,15 +73,35 @@ class LocalRunner final : public ModelRunner {
   KvPool kv_;
   Buffer arena_;
   Buffer last_token_;
-  ValueId tokens_output_ = kNone, logits_output_ = kNone, embeddings_output_ = kNone, logprobs_output_ = kNone,
-          top_ids_output_ = kNone, top_logprobs_output_ = kNone;
+  // What a step gives: of an embedder the last, of a generator the others.
+  enum Output { kTokens, kLogits, kLogprobs, kTopIds, kTopLogprobs, kEmbeddings, kNumOutputs };
+  ValueId outputs_[kNumOutputs] = {kNone, kNone, kNone, kNone, kNone, kNone};
+  // Elements of it that the step's result has, by what its plan asks for; 0: not wanted.
+  int64_t wanted(Output output, const StepHeader& header) const;
+  // Fills `result` from the outputs' bytes, wherever the host can read them.
+  void take_result(const StepHeader& header, const void* const (&from)[kNumOutputs], StepResult& result) const;
+  std::vector<void*> input_data_;  // by value id
+
+ private:
+  Status build(const io::ModelSource& source);
+  uint64_t set_blocks(std::vector<KvPool::GroupSpec>& groups, int64_t blocks) const;
+  int64_t most_blocks(std::vector<KvPool::GroupSpec>& groups, int64_t wanted, uint64_t budget) const;
+  Status place_kv(const std::vector<int>& group_of_layer);
+  Status bind_inputs(const std::vector<int>& group_of_layer);
+  Status find_outputs();
+  // What a device adds when all else is bound.
+  virtual Status prepare_device() { return {}; }
+
+  struct InputSource {
+    ValueId value;
+    StepField field;
+    int group;
+  };
   std::vector<InputSource> inputs_;
-  std::vector<void*> input_data_;      // by value id
-  std::vector<uint64_t> staging_;      // the plan's block, at an address that stays
-  StepResult result_;                  // of the step that was submitted last
-  bool pending_ = false;
-  bool record_nodes_ = false;
-  std::vector<double> node_seconds_, node_sum_;
 };
+
+// How LocalRunner::open makes them.
+std::unique_ptr<LocalRunner> make_cpu_runner(std::shared_ptr<DeviceQueue> queue, RunnerOptions options);
+std::unique_ptr<LocalRunner> make_accelerator_runner(std::shared_ptr<DeviceQueue> queue, RunnerOptions options);
 
 }  // namespace headrace::runtime

@@ -1,9 +1,12 @@
 #include "runtime/program.h"
 
-#include <cstring>
+#include <algorithm>
+#include <atomic>
+#include <mutex>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "runtime/thread_team.h"
 
 namespace headrace::runtime {
 namespace {
@@ -99,6 +102,47 @@ Program::BucketPlan& Program::bucket_plan(const Bindings& bucket) {
   return *plans_.back();
 }
 
+// One thread's copies of constants that are not in memory: for each input of a node the last, in memory that grows.
+class Program::StagedConstants {
+ public:
+  const std::byte* copy(size_t input, const ConstantBytes& constant, uint64_t bytes) {
+    if (copies_.size() <= input) copies_.resize(input + 1);
+    Copy& copy = copies_[input];
+    if (copy.capacity < bytes) {
+      copy = {};
+      copy = {host_bytes(bytes), bytes};
+    }
+    constant.write(copy.memory.get(), bytes);
+    return copy.memory.get();
+  }
+
+ private:
+  struct Copy {
+    std::shared_ptr<std::byte[]> memory;
+    uint64_t capacity = 0;
+  };
+  std::vector<Copy> copies_;
+};
+
+Result<std::shared_ptr<const KernelState>> Program::prepare_node(NodeId id, const Bindings& bucket, PackedConstants& packed,
+                                                                 StagedConstants& staged) const {
+  const Node& node = graph_.nodes[id];
+  try {
+    std::vector<const std::byte*> constants;
+    for (const ValueId input : node.inputs) {
+      const Value* value = input == kNone ? nullptr : &graph_.values[input];
+      const bool there = value == nullptr || value->bytes.in_memory() || !value->bytes.has_value();
+      constants.push_back(value == nullptr ? nullptr
+                          : there          ? value->bytes.get()
+                                           : staged.copy(constants.size(), value->bytes, value->constant_bytes()));
+    }
+    const std::vector<ValueType> inputs = graph_.input_types(node), outputs = graph_.output_types(node);
+    return kernels_[id]->prepare({{inputs, outputs, node.attrs, bucket}, constants, team_size_, packed});
+  } catch (const std::bad_alloc&) {
+    return error(Code::resource_exhausted, "out of memory");
+  }
+}
+
 Status Program::prepare(const Bindings& bucket, PackedConstants& packed, bool last) {
   BucketPlan& plan = bucket_plan(bucket);
   std::vector<int> readers(graph_.values.size(), 0);  // of constants; outputs of the graph count
@@ -109,29 +153,42 @@ Status Program::prepare(const Bindings& bucket, PackedConstants& packed, bool la
   }
   for (const GraphOutput& output : graph_.outputs) ++readers[output.value];
   const auto let_go = [&](ValueId value) {
-    if (last && readers[value] == 0 && graph_.values[value].role == ValueRole::constant) replace_constant(value, nullptr);
+    if (last && readers[value] == 0 && graph_.values[value].role == ValueRole::constant) replace_constant(value, {});
   };
   for (size_t id = 0; id < graph_.values.size(); ++id) let_go(static_cast<ValueId>(id));
+  std::vector<NodeId> preparing;
   for (size_t id = 0; id < graph_.nodes.size() && !plan.prepared; ++id) {
-    const Node& node = graph_.nodes[id];
-    if (kernels_[id] == nullptr || kernels_[id]->prepare == nullptr) continue;
-    std::vector<const std::byte*> constants;
-    for (const ValueId input : node.inputs) constants.push_back(input == kNone ? nullptr : graph_.values[input].bytes.get());
-    const std::vector<ValueType> inputs = graph_.input_types(node), outputs = graph_.output_types(node);
-    auto state = kernels_[id]->prepare({{inputs, outputs, node.attrs, bucket}, constants, team_size_, packed});
-    if (!state) return state.error().with_context(node.name);
-    plan.states[id] = *std::move(state);
-    for (size_t i = 0; i < node.inputs.size() && plan.states[id] != nullptr; ++i) {
-      if (node.inputs[i] == kNone || plan.states[id]->reads(static_cast<int>(i))) continue;
-      --readers[node.inputs[i]];
-      let_go(node.inputs[i]);
-    }
+    if (kernels_[id] != nullptr && kernels_[id]->prepare != nullptr) preparing.push_back(static_cast<NodeId>(id));
   }
+  std::mutex mutex;  // guards readers and constants
+  std::vector<Status> failed(preparing.size());
+  std::atomic<bool> stop = false;
+  ThreadTeam(std::min(team_size_, static_cast<int>(preparing.size()) + 1)).run([&](Team& team) {
+    StagedConstants staged;
+    for (int64_t at; !stop && (at = team.claim(std::ssize(preparing))) >= 0;) {
+      const NodeId id = preparing[at];
+      const Node& node = graph_.nodes[id];
+      auto state = prepare_node(id, bucket, packed, staged);
+      if (!state) {
+        failed[at] = state.error().with_context(node.name);
+        stop = true;
+        break;
+      }
+      plan.states[id] = *std::move(state);
+      const std::lock_guard lock(mutex);
+      for (size_t i = 0; i < node.inputs.size() && plan.states[id] != nullptr; ++i) {
+        if (node.inputs[i] == kNone || plan.states[id]->reads(static_cast<int>(i))) continue;
+        --readers[node.inputs[i]];
+        let_go(node.inputs[i]);
+      }
+    }
+  });
+  for (Status& status : failed) HR_RETURN_IF_ERROR(std::move(status));
   plan.prepared = true;
   return {};
 }
 
-void Program::replace_constant(ValueId value, std::shared_ptr<const std::byte[]> bytes) {
+void Program::replace_constant(ValueId value, ConstantBytes bytes) {
   CHECK(graph_.values[value].role == ValueRole::constant);
   args_[value].tensor.data = const_cast<std::byte*>(bytes.get());  // NOLINT: as in create()
   graph_.values[value].bytes = std::move(bytes);
@@ -219,14 +276,24 @@ void Program::resolve(const BucketPlan& bucket, const Bindings& sizes, const std
   resolved_inputs_ = inputs;
 }
 
+const Program::BucketPlan& Program::resolve_for(const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs) {
+  const BucketPlan& plan = bucket_plan(bucket);
+  CHECK(plan.prepared || !prepares_);
+  if (resolved_plan_ != &plan || !(resolved_sizes_ == sizes) || resolved_inputs_ != inputs) resolve(plan, sizes, inputs);
+  return plan;
+}
+
+void Program::launch(const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs, const StepContext& step) {
+  resolve_for(bucket, sizes, inputs);
+  TeamState one(1);
+  Team self(one, 0);
+  for (const Call& call : calls_) call.kernel->run(step, call.args, self);
+}
+
 void Program::run(DeviceQueue& queue, const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs,
                   const StepContext& step, std::vector<double>* node_seconds) {
   DeviceQueue::Turn turn = queue.turn();
-  const BucketPlan& plan = bucket_plan(bucket);
-  CHECK(plan.prepared || !prepares_);
-  if (resolved_plan_ != &plan || !(resolved_sizes_ == sizes) || resolved_inputs_ != inputs) {
-    resolve(plan, sizes, inputs);
-  }
+  const BucketPlan& plan = resolve_for(bucket, sizes, inputs);
   if (node_seconds != nullptr) node_seconds->assign(graph_.nodes.size(), 0.0);
   const std::span<const Stage> stages = plan.stages;
   for (size_t begin = 0, end = 0; begin < stages.size(); begin = end) {

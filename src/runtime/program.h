@@ -28,11 +28,12 @@ class Program {
 
   // The memory plan of a bucket: made at the first call, kept. The reference lives as long as the program.
   const MemoryPlan& plan_for(const Bindings& bucket) { return bucket_plan(bucket).memory; }
-  // Lets kernels that prepare do so for a bucket; before run() where there are such kernels. Errors: theirs, with the node's name.
+  // Lets kernels that prepare do so for a bucket, as many at once as the team has threads; before run() where there are such kernels.
+  // Errors: theirs, with the node's name.
   // `last`: no other bucket follows; the bytes of constants that no run reads are let go, each as soon as its last reader has packed it.
   Status prepare(const Bindings& bucket, PackedConstants& packed, bool last = false);
-  // Shows a constant other bytes, equal to its own. Before the first run.
-  void replace_constant(ValueId value, std::shared_ptr<const std::byte[]> bytes);
+  // Shows a constant other bytes, equal to its own. Before the first run, which finds all that it reads in memory.
+  void replace_constant(ValueId value, ConstantBytes bytes);
   // Threads that the team's work runs on from now on; null: the queue's own.
   void use_threads(LentThreads lent) { lent_ = lent; }
 
@@ -47,6 +48,9 @@ class Program {
   // the others counts for the node before it.
   void run(DeviceQueue& queue, const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs,
            const StepContext& step, std::vector<double>* node_seconds = nullptr);
+
+  // On an accelerator: launches every node's kernel on the stream of `step`, by the calling thread, in order.
+  void launch(const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs, const StepContext& step);
 
   // A computed value or input of the last run.
   const TensorView& tensor(ValueId value) const { return args_[value].tensor; }
@@ -68,10 +72,15 @@ class Program {
     bool prepared = false;
   };
   Status choose_kernels();
+  class StagedConstants;
+  Result<std::shared_ptr<const KernelState>> prepare_node(NodeId id, const Bindings& bucket, PackedConstants& packed,
+                                                          StagedConstants& staged) const;
   BucketPlan& bucket_plan(const Bindings& bucket);
   std::vector<Stage> make_stages(const Bindings& bucket, std::vector<int32_t>& stage_of_node) const;
   void resolve(const BucketPlan& plan, const Bindings& sizes, const std::vector<void*>& inputs);
   void run_stages(std::span<const Stage> stages, DeviceQueue::Turn& turn, const StepContext& step, std::vector<double>* node_seconds);
+  // Resolves the arguments where they are not those of the last run.
+  const BucketPlan& resolve_for(const Bindings& bucket, const Bindings& sizes, const std::vector<void*>& inputs);
   // By the calling thread.
   void run_here(const Stage& stage, const StepContext& step, std::vector<double>* node_seconds);
 

@@ -68,6 +68,29 @@ void StepPlan::reset(uint64_t step, const StepCounts& counts, uint32_t flags, in
   }
 }
 
+void StepPlan::pad(const StepPlan& plan, StepCounts counts) {
+  const StepHeader& from = plan.header();
+  counts.copies = 0;
+  reset(from.step, counts, from.flags, from.bucket_tokens);
+  for (int i = 0; i < kNumStepFields; ++i) {
+    const auto field = static_cast<StepField>(i);
+    if (field == StepField::kv_slot || field == StepField::block_table || field_elements(field) == 0) continue;
+    const std::span<const int32_t> values = plan.ints(field);
+    std::ranges::copy(values, ints(field).begin());
+    const bool is_starts = field == StepField::query_start || field == StepField::bias_start || field == StepField::history_start;
+    if (is_starts) std::fill(ints(field).begin() + static_cast<std::ptrdiff_t>(values.size()), ints(field).end(), values.back());
+  }
+  const std::span<const int32_t> slots = plan.ints(StepField::kv_slot), table = plan.ints(StepField::block_table);
+  const auto tokens = static_cast<size_t>(from.counts.tokens), blocks = static_cast<size_t>(from.counts.blocks);
+  for (int group = 0; group < counts.groups; ++group) {
+    std::ranges::copy(slots.subspan(static_cast<size_t>(group) * tokens, tokens), kv_slots(group).begin());
+    for (int seq = 0; seq < from.counts.seqs; ++seq) {
+      const size_t row = static_cast<size_t>(group * from.counts.seqs + seq) * blocks;
+      std::ranges::copy(table.subspan(row, blocks), block_row(group, seq).begin());
+    }
+  }
+}
+
 int64_t StepPlan::field_elements(StepField field) const { return elements_of(field, header().counts); }
 
 bool StepPlan::valid(std::span<const std::byte> block) {

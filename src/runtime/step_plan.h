@@ -86,6 +86,10 @@ class StepPlan {
   // and no log-probabilities. Reuses memory from the last call: no allocation once it has seen the largest counts.
   void reset(uint64_t step, const StepCounts& counts, uint32_t flags = 0, int32_t bucket_tokens = 0);
 
+  // Becomes `plan` with counts no less than its own and no copies, so that steps of one bucket have one layout: what is added computes
+  // tokens of no sequence that are written to block 0, sequences of no tokens, and logit rows that ask for nothing.
+  void pad(const StepPlan& plan, StepCounts counts);
+
   const StepHeader& header() const { return *reinterpret_cast<const StepHeader*>(block_.data()); }
   std::span<const std::byte> block() const { return {reinterpret_cast<const std::byte*>(block_.data()), header().bytes}; }
   // A plan from a block that came from elsewhere. Every offset and count is checked. Errors: malformed.

@@ -58,5 +58,38 @@ TEST(StepPlan, ABlockWithWrongOffsetsOrCountsIsRefused) {
   EXPECT_FALSE(StepPlan::valid({}));
 }
 
+TEST(StepPlan, PadsWithTokensOfNoSequenceAndRowsThatAskForNothing) {
+  StepPlan plan, padded;
+  plan.reset(7, {.tokens = 3, .seqs = 2, .logit_rows = 2, .groups = 2, .blocks = 2, .biases = 1, .history = 2, .copies = 1}, kWantLogprobs);
+  std::ranges::copy(std::vector{0, 1, 3}, plan.ints(StepField::query_start).begin());
+  std::ranges::copy(std::vector{0, 1, 1}, plan.ints(StepField::bias_start).begin());
+  std::ranges::copy(std::vector{0, 0, 2}, plan.ints(StepField::history_start).begin());
+  for (int group = 0; group < 2; ++group) {
+    for (int t = 0; t < 3; ++t) plan.kv_slots(group)[t] = 100 * group + t + 1;
+    for (int s = 0; s < 2; ++s) std::ranges::copy(std::vector{10 * group + s, 5}, plan.block_row(group, s).begin());
+  }
+  plan.floats(StepField::temperature)[1] = 0.5f;
+  padded.pad(plan, {.tokens = 8, .seqs = 4, .logit_rows = 4, .groups = 2, .blocks = 16, .biases = 4, .history = 4});
+  EXPECT_TRUE(StepPlan::valid(padded.block()));
+  EXPECT_EQ(padded.header().step, 7u);
+  EXPECT_EQ(padded.header().flags, uint32_t{kWantLogprobs});
+  EXPECT_EQ(padded.header().counts.copies, 0);
+  const auto list = [&](StepField field) { return std::vector<int32_t>(padded.ints(field).begin(), padded.ints(field).end()); };
+  EXPECT_EQ(list(StepField::query_start), (std::vector{0, 1, 3, 3, 3}));
+  EXPECT_EQ(list(StepField::bias_start), (std::vector{0, 1, 1, 1, 1}));
+  EXPECT_EQ(list(StepField::history_start), (std::vector{0, 0, 2, 2, 2}));
+  EXPECT_EQ(list(StepField::sample_slot), (std::vector{-1, -1, -1, -1}));
+  EXPECT_EQ(list(StepField::num_logprobs), (std::vector{-1, -1, -1, -1}));
+  EXPECT_EQ(padded.floats(StepField::temperature)[1], 0.5f);
+  for (int group = 0; group < 2; ++group) {
+    EXPECT_EQ(padded.kv_slots(group)[2], 100 * group + 3);
+    EXPECT_EQ(padded.kv_slots(group)[3], 0);
+    EXPECT_EQ(padded.block_row(group, 1)[0], 10 * group + 1);
+    EXPECT_EQ(padded.block_row(group, 1)[1], 5);
+    EXPECT_EQ(padded.block_row(group, 1)[2], 0);
+    EXPECT_EQ(padded.block_row(group, 3)[0], 0);
+  }
+}
+
 }  // namespace
 }  // namespace headrace::runtime

@@ -55,9 +55,12 @@ Result<StepProgram> StepProgram::build(const io::ModelSource& source, const Step
   pass_options.skip.insert(options.skip_passes.begin(), options.skip_passes.end());
   pass_options.policy = options.policy;
   pass_options.policy.bf16_products = options.isa == Isa::avx512;
+  pass_options.device = options.device;
   HR_ASSIGN_OR_RETURN(step.passes, run_passes(graph, pass_options));
   KernelTarget target;
+  target.device = options.device;
   target.isa = options.isa;
+  target.row_invariant_only = options.row_invariant;
   HR_ASSIGN_OR_RETURN(step.program, Program::create(std::move(graph), target, options.threads));
 
   const Graph& built = step.program->graph();

@@ -18,6 +18,8 @@ struct StepProgramOptions {
   DtypePolicy policy;
   std::vector<std::string> skip_passes;
   Isa isa = detect_isa();
+  DeviceKind device = DeviceKind::cpu;
+  bool row_invariant = true;  // only kernels whose rows do not depend on each other
   int threads = 1;
   int32_t max_context = 0;  // 0: what the model was trained for, at most 8192
   int32_t max_seqs = 16;

@@ -11,8 +11,9 @@
 namespace headrace::runtime {
 namespace {
 
-constexpr uint64_t kWeightAlignment = 64;
+constexpr uint64_t kWeightAlignment = 256;  // what a device copies and loads best by
 constexpr int64_t kBytesAtOnce = int64_t{1} << 20;  // of the source
+constexpr int64_t kBytesAtOnceToDevice = int64_t{4} << 20;
 
 template <class T>
 T align_up(T value, T multiple) {
@@ -90,12 +91,12 @@ Status WeightStore::pack(const Entry& entry, int64_t begin, int64_t end, std::by
     const std::byte* from = bytes.data();
     switch (view.layout) {
       case WeightLayout::row_major:
-        std::memcpy(to + row * stride, from, count * stride);
+        std::memcpy(to + (row - begin) * stride, from, count * stride);
         row += count;
         break;
       case WeightLayout::dense_f32:
         format_info(view.format)
-            .decode(from, count * view.columns, reinterpret_cast<float*>(to) + row * view.columns);
+            .decode(from, count * view.columns, reinterpret_cast<float*>(to) + (row - begin) * view.columns);
         row += count;
         break;
       case WeightLayout::tile16:
@@ -104,7 +105,7 @@ Status WeightStore::pack(const Entry& entry, int64_t begin, int64_t end, std::by
           const int64_t in_tile = row % kTileRows;
           if (in_tile == 0 && count - i >= kTileRows) {  // a whole tile straight from the source
             for (int r = 0; r < kTileRows; ++r) rows[r] = from + (i + r) * stride;
-            pack_tile16(view.format, view.columns, rows, to + row / kTileRows * tile_bytes);
+            pack_tile16(view.format, view.columns, rows, to + (row - begin) / kTileRows * tile_bytes);
             i += kTileRows;
             row += kTileRows;
             continue;
@@ -114,7 +115,7 @@ Status WeightStore::pack(const Entry& entry, int64_t begin, int64_t end, std::by
           ++row;
           if (row % kTileRows == 0 || row == view.rows) {
             for (int r = 0; r <= in_tile; ++r) rows[r] = scratch.tile.data() + r * stride;
-            pack_tile16(view.format, view.columns, rows, to + (row - 1) / kTileRows * tile_bytes);
+            pack_tile16(view.format, view.columns, rows, to + (row - begin - 1) / kTileRows * tile_bytes);
           }
         }
         break;
@@ -125,17 +126,57 @@ Status WeightStore::pack(const Entry& entry, int64_t begin, int64_t end, std::by
   return Status();
 }
 
+// Where row `row` begins, the first of a tile; all bytes where it is the count of rows.
+uint64_t WeightStore::bytes_before(const Entry& entry, int64_t row) {
+  return layout_bytes(entry.view.layout, entry.view.format, row, entry.view.columns);
+}
+
+Status WeightStore::pack_all(std::span<const Planned> weights, std::span<const Job> jobs, std::byte* slab,
+                             const std::function<void(double)>& progress) {
+  std::unique_ptr<Uploader> uploader;
+  if (queue_.accelerator() != nullptr) {
+    uint64_t largest = 0;
+    for (const Job& job : jobs) {
+      const Entry& entry = weights[job.weight].entry;
+      largest = std::max(largest, bytes_before(entry, job.end) - bytes_before(entry, job.begin));
+    }
+    HR_ASSIGN_OR_RETURN(uploader, Uploader::make(*queue_.accelerator(), queue_.threads(), largest));
+  }
+  const auto run_job = [&](const Job& job, int member, Scratch& scratch) -> Status {
+    const Planned& weight = weights[job.weight];
+    const uint64_t first = bytes_before(weight.entry, job.begin);
+    std::byte* const to = slab + weight.offset + first;
+    if (uploader == nullptr) return pack(weight.entry, job.begin, job.end, to, scratch);
+    HR_ASSIGN_OR_RETURN(std::byte* const piece, uploader->piece(member));
+    HR_RETURN_IF_ERROR(pack(weight.entry, job.begin, job.end, piece, scratch));
+    return uploader->send(member, to, bytes_before(weight.entry, job.end) - first);
+  };
+  std::mutex mutex;  // guards first_error, done and progress
+  Status first_error;
+  size_t done = 0;
+  std::atomic<bool> failed{false};
+  queue_.run([&](Team& team) {
+    Scratch scratch;
+    for (int64_t i = team.claim(int64_t(jobs.size())); i >= 0 && !failed; i = team.claim(int64_t(jobs.size()))) {
+      Status status = run_job(jobs[i], team.rank(), scratch);
+      const std::lock_guard lock(mutex);
+      if (!status.ok()) {
+        if (first_error.ok()) first_error = std::move(status);
+        failed = true;
+      }
+      ++done;
+      if (progress) progress(double(done) / double(jobs.size()));
+    }
+  });
+  if (uploader != nullptr) {
+    Status sent = uploader->finish();
+    if (first_error.ok()) first_error = std::move(sent);
+  }
+  return first_error;
+}
+
 Status WeightStore::prepare(const std::vector<WeightRequest>& requests, const std::function<void(double)>& progress) {
-  struct Planned {
-    std::string key;
-    Entry entry;
-    uint64_t offset = 0;  // in the slab
-  };
-  // A large weight is many jobs: the team shares it, and little of the file is resident at once.
-  struct Job {
-    size_t weight;
-    int64_t begin, end;  // rows
-  };
+  const int64_t bytes_at_once = queue_.accelerator() != nullptr ? kBytesAtOnceToDevice : kBytesAtOnce;
   std::vector<Planned> weights;
   std::vector<Job> jobs;
   uint64_t total = 0;
@@ -146,36 +187,17 @@ Status WeightStore::prepare(const std::vector<WeightRequest>& requests, const st
     HR_ASSIGN_OR_RETURN(Entry entry, plan(request));
     const WeightView& view = entry.view;
     const int64_t rows_at_once =
-        align_up<int64_t>(kBytesAtOnce / std::max<int64_t>(1, row_bytes(view.format, view.columns)) + 1, kTileRows);
+        align_up<int64_t>(bytes_at_once / std::max<int64_t>(1, row_bytes(view.format, view.columns)) + 1, kTileRows);
     for (int64_t row = 0; row < view.rows; row += rows_at_once) {
       jobs.push_back({weights.size(), row, std::min(view.rows, row + rows_at_once)});
     }
-    const uint64_t bytes = layout_bytes(view.layout, view.format, view.rows, view.columns);
+    const uint64_t bytes = bytes_before(entry, view.rows);
     weights.push_back({std::move(name), std::move(entry), total});
     total += align_up(bytes, kWeightAlignment);
   }
   if (weights.empty()) return Status();
   HR_ASSIGN_OR_RETURN(Buffer slab, Buffer::allocate(queue_.ledger(), Account::weights, model_, total));
-
-  std::mutex mutex;  // guards first_error, done and progress
-  Status first_error;
-  size_t done = 0;
-  std::atomic<bool> failed{false};
-  queue_.run([&](Team& team) {
-    Scratch scratch;
-    for (int64_t i = team.claim(int64_t(jobs.size())); i >= 0 && !failed; i = team.claim(int64_t(jobs.size()))) {
-      const Planned& weight = weights[jobs[i].weight];
-      Status status = pack(weight.entry, jobs[i].begin, jobs[i].end, slab.data() + weight.offset, scratch);
-      const std::lock_guard lock(mutex);
-      if (!status.ok()) {
-        if (first_error.ok()) first_error = std::move(status);
-        failed = true;
-      }
-      ++done;
-      if (progress) progress(double(done) / double(jobs.size()));
-    }
-  });
-  HR_RETURN_IF_ERROR(first_error);
+  HR_RETURN_IF_ERROR(pack_all(weights, jobs, slab.data(), progress));
 
   for (Planned& weight : weights) {
     // Pages on the borders of jobs have stayed.

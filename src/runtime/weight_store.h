@@ -1,6 +1,6 @@
 #pragma once
 // Owns the weights of one model on one device: immutable, packed once and in parallel, each source page dropped as soon as
-// it was read. Graphs name a weight by its recipe; two programs that use the same recipe and layout share the bytes.
+// it was read. On an accelerator the team packs into pinned memory, from where pieces go to the device while the next are packed. Graphs name a weight by its recipe; two programs that use the same recipe and layout share the bytes.
 
 #include <functional>
 #include <map>
@@ -52,7 +52,20 @@ class WeightStore {
   struct Scratch {
     std::vector<std::byte> rows, tile;
   };
-  Status pack(const Entry& entry, int64_t begin, int64_t end, std::byte* to, Scratch& scratch) const;
+  Status pack(const Entry& entry, int64_t begin, int64_t end, std::byte* to, Scratch& scratch) const;  // `to`: where row `begin` goes
+  // A large weight is many jobs: the team shares it, and little of the file is resident at once.
+  struct Planned {
+    std::string key;
+    Entry entry;
+    uint64_t offset = 0;  // in the slab
+  };
+  struct Job {
+    size_t weight;
+    int64_t begin, end;  // rows
+  };
+  static uint64_t bytes_before(const Entry& entry, int64_t row);
+  // Packs every job into `slab`, wherever that lies.
+  Status pack_all(std::span<const Planned> weights, std::span<const Job> jobs, std::byte* slab, const std::function<void(double)>& progress);
   static std::string key(const WeightRecipe& recipe, WeightLayout layout);
 
   const io::ModelSource& source_;

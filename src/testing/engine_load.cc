@@ -82,7 +82,8 @@ std::vector<int32_t> run_alone(const LoadOptions& options, const Request& reques
     FakeSampling sampling = fake_sampling(request, choice);
     sampling.biases = params.logit_bias;
     for (int32_t id = 0; id < options.model.vocab_size; ++id) {
-      if (static_cast<int32_t>(answer.size()) < request.min_tokens && is_stop(options, request, id)) sampling.biases.emplace_back(id, -HUGE_VALF);
+      const bool too_early = static_cast<int32_t>(answer.size()) < request.min_tokens;
+      if (too_early && is_stop(options, request, id)) sampling.biases.emplace_back(id, -HUGE_VALF);
     }
     for (const std::vector<int32_t>& word : params.bad_words) {
       const std::span<const int32_t> before(word.data(), word.size() - 1);

@@ -25,6 +25,7 @@ struct OnnxWay {
   }
 };
 
-inline constexpr OnnxWay kOnnxWays[] = {{"reference operators", true, false}, {"compiled, no pass", false, false}, {"compiled", false, true}};
+inline constexpr OnnxWay kOnnxWays[] = {
+    {"reference operators", true, false}, {"compiled, no pass", false, false}, {"compiled", false, true}};
 
 }  // namespace headrace::testing

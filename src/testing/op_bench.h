@@ -1,5 +1,5 @@
 #pragma once
-// Bench rows of every op from its declaration: the cases marked bench, timed on every kernel of this machine.
+// Bench rows of every op from its declaration: the cases marked bench, timed on every kernel of this machine or of its device.
 // And the support table, which follows from the same cases.
 
 #include <functional>
@@ -16,6 +16,8 @@ using RunOnTeam = std::function<void(const std::function<void(Team&)>& work)>;
 struct BenchOptions {
   std::string op;           // only this op; empty: all
   std::string case_filter;  // only cases whose name holds this
+  std::string phase;        // only cases of this phase; empty: all
+  DeviceKind device = DeviceKind::cpu;  // cuda: device 0 of the plug-in, which has been loaded; no teams
   std::string isa;          // only this instruction set; empty: all that run here
   std::vector<int> threads = {1};
   bool cold = false;         // go through copies of the data that together pass the caches
@@ -37,7 +39,8 @@ struct BenchRow {
   std::string to_json() const;
 };
 
-// Measures in order and hands over each row as it is done. Errors: not_found when no case matches.
+// Measures in order and hands over each row as it is done. On a device, calls are captured as one graph, as those of a step are, and timed
+// by its own clock: launches from the host are not in the figure. Errors: not_found when no case matches; internal from the device.
 Status run_op_bench(const BenchOptions& options, const std::function<RunOnTeam(int threads)>& make_team,
                     const std::function<void(const BenchRow&)>& take);
 

@@ -199,10 +199,11 @@ void round_to_codes(double* values, int64_t count) {
 }
 
 // Block 0 is what padding writes: NaN there shows in every result that reads it.
-std::shared_ptr<HostKv> make_kv(const CaseInput& input, Random random) {
+std::shared_ptr<HostKv> make_kv(const CaseInput& input, Random random, bool filled) {
   auto kv = std::make_shared<HostKv>();
   kv->spec = input.kv;
   kv->num_blocks = input.dims.at(0);
+  if (!filled) return kv;
   const int64_t per_block = int64_t{input.kv.heads} * kKvBlockTokens * input.kv.head_dim;
   for (std::vector<double>* part : {&kv->keys, &kv->values}) {
     part->resize(static_cast<size_t>(kv->num_blocks * per_block), std::numeric_limits<double>::quiet_NaN());
@@ -238,7 +239,7 @@ ValueType type_of(const CaseInput& input) {
 
 }  // namespace
 
-Result<CaseData> make_case_data(const Op& op, const OpCase& declared, bool host_weights) {
+Result<CaseData> make_case_data(const Op& op, const OpCase& declared, bool host_values) {
   CaseData data{.op = &op, .declared = &declared};
   data.encoded.resize(declared.inputs.size());
   for (size_t i = 0; i < declared.inputs.size(); ++i) {
@@ -250,9 +251,9 @@ Result<CaseData> make_case_data(const Op& op, const OpCase& declared, bool host_
       const int64_t columns = input.dims.back();
       const int64_t rows = input.dims.size() == 1 ? 1 : input.dims[0];
       data.encoded[i] = encode_weight(input, rows, columns, random);
-      if (host_weights) value.tensor = decode_weight(input, columns, data.encoded[i]);
+      if (host_values) value.tensor = decode_weight(input, columns, data.encoded[i]);
     } else if (input.kind == ValueType::Kind::kv) {
-      value.kv = make_kv(input, random);
+      value.kv = make_kv(input, random, host_values);
     } else {
       value.tensor = make_tensor(input, random);
     }
@@ -305,7 +306,8 @@ std::byte* allocate(DeviceKind device, size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-void release_cuda(std::byte* memory) { (*load_cuda_plugin())->release_shared(memory); }
+void release_shared(std::byte* memory) { (*load_cuda_plugin())->release_shared(memory); }
+void release_device(std::byte* memory) { (*load_cuda_plugin())->release(0, memory); }
 
 }  // namespace
 
@@ -315,12 +317,13 @@ KernelMemory::Block& KernelMemory::add_block(std::string name, size_t bytes) {
   auto block = std::make_unique<Block>();
   block->name = std::move(name);
   block->bytes = bytes;
-  block->memory = {allocate(device_, bytes + 2 * kGuardBytes + 64),
-                   device_ == DeviceKind::cuda ? release_cuda : [](std::byte* memory) { delete[] memory; }};
+  const DeviceKind made_for = for_timing_ ? DeviceKind::cpu : device_;  // move_to_device() follows
+  block->memory = {allocate(made_for, bytes + 2 * kGuardBytes + 64),
+                   made_for == DeviceKind::cuda ? release_shared : [](std::byte* memory) { delete[] memory; }};
   const auto address = reinterpret_cast<uintptr_t>(block->memory.get()) + kGuardBytes;
   block->data = block->memory.get() + ((address + 63) / 64 * 64 - (address - kGuardBytes));
   std::memset(block->data - kGuardBytes, static_cast<int>(kGuard), bytes + 2 * kGuardBytes);
-  block->owned.assign(bytes + 2 * kGuardBytes, false);
+  if (!for_timing_) block->owned.assign(bytes + 2 * kGuardBytes, false);
   blocks_.push_back(std::move(block));
   return *blocks_.back();
 }
@@ -342,18 +345,15 @@ void each_element(const TensorView& view, Use use) {
   }
 }
 
-// Packs each time: what a plan would keep is one case's here.
-class OwnPacked final : public PackedConstants {
- public:
-  Result<std::shared_ptr<const std::byte[]>> get(std::span<const std::byte>, std::string, uint64_t bytes,
-                                                 const std::function<void(std::byte*)>& pack) override {
-    auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
-    pack(memory);
-    return std::shared_ptr<const std::byte[]>(memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); });
-  }
-};
-
 }  // namespace
+
+Result<std::shared_ptr<const std::byte[]>> OwnPacked::get(std::span<const std::byte>, std::string form, uint64_t bytes,
+                                                          const std::function<void(std::byte*)>& pack) {
+  forms.push_back(std::move(form));
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
+  pack(memory);
+  return std::shared_ptr<const std::byte[]>(memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); });
+}
 
 TensorView KernelMemory::add_tensor(std::string name, const HostTensor& tensor, bool strided) {
   TensorView view;
@@ -371,7 +371,7 @@ TensorView KernelMemory::add_tensor(std::string name, const HostTensor& tensor, 
   view.data = block.data;
   each_element(view, [&](int64_t index, int64_t place) {
     store_value(tensor.dtype, tensor.values[index], block.data + place * size);
-    for (int64_t byte = 0; byte < size; ++byte) block.owned[kGuardBytes + place * size + byte] = true;
+    for (int64_t byte = 0; byte < size && !for_timing_; ++byte) block.owned[kGuardBytes + place * size + byte] = true;
   });
   return view;
 }
@@ -427,21 +427,27 @@ struct KvVector {
   std::byte* scale;  // of an i8 pool
 };
 
-// use(index of the vector's first number in a HostKv's arrays, key, value), for each token and head of a pool.
+std::byte* block_of(const KvView& view, int64_t block) {
+  return view.data + block / kKvRunBlocks * view.run_stride + block % kKvRunBlocks * view.block_stride;
+}
+
+// use(index of the vector's first number in a HostKv's arrays, key, value), for each token and head of a pool. A CPU's keys are the lanes
+// of a register, a device's lie token by token.
 template <class Use>
-void each_vector(const KvView& view, Use use) {
+void each_vector(const KvView& view, DeviceKind device, Use use) {
   const auto size = static_cast<int64_t>(dtype_bytes(view.spec.dtype));
   const int64_t dim = view.spec.head_dim;
   const int64_t numbers = (kKvBlockTokens * dim * size + 63) / 64 * 64;  // bytes of a head's keys, and of its values
   const int64_t scales = view.spec.dtype == DType::i8 ? kKvBlockTokens * 4 : 0;
   int64_t index = 0;
   for (int64_t block = 0; block < view.num_blocks; ++block) {
-    std::byte* keys = view.data + block / kKvRunBlocks * view.run_stride + block % kKvRunBlocks * view.block_stride;
+    std::byte* keys = block_of(view, block);
     for (int64_t head = 0; head < view.spec.heads; ++head, keys += 2 * (numbers + scales)) {
       std::byte* values = keys + numbers + scales;
       for (int64_t place = 0; place < kKvBlockTokens; ++place, index += dim) {
-        use(index, KvVector{keys + place * size, kKvBlockTokens * size, keys + numbers + place * 4},
-            KvVector{values + place * dim * size, size, values + numbers + place * 4});
+        const KvVector key = device == DeviceKind::cpu ? KvVector{keys + place * size, kKvBlockTokens * size, keys + numbers + place * 4}
+                                                       : KvVector{keys + place * dim * size, size, keys + numbers + place * 4};
+        use(index, key, KvVector{values + place * dim * size, size, values + numbers + place * 4});
       }
     }
   }
@@ -470,6 +476,23 @@ void load_vector(const KvSpec& spec, const KvVector& from, std::vector<double>& 
   for (int d = 0; d < spec.head_dim; ++d) values.push_back(load_value(spec.dtype, from.first + d * from.step) * scale);
 }
 
+// Random numbers for timing: a few blocks, over and over.
+void fill_pool(const KvView& view, DeviceKind device, Random random) {
+  constexpr int64_t kBlocks = 8;
+  KvView few = view;
+  few.num_blocks = std::min(kBlocks, view.num_blocks);
+  std::vector<double> numbers(static_cast<size_t>(view.spec.head_dim));
+  each_vector(few, device, [&](int64_t, const KvVector& key, const KvVector& value) {
+    for (const KvVector& vector : {key, value}) {
+      for (double& number : numbers) number = random.normal();
+      store_vector(view.spec, numbers.data(), vector);
+    }
+  });
+  for (int64_t block = kBlocks; block < view.num_blocks; ++block) {
+    std::memcpy(block_of(view, block), block_of(view, block % kBlocks), static_cast<size_t>(view.spec.block_bytes()));
+  }
+}
+
 }  // namespace
 
 void KernelMemory::add_input(const CaseData& data, const Kernel& kernel, const HostValue& value, size_t index,
@@ -488,14 +511,21 @@ void KernelMemory::add_input(const CaseData& data, const Kernel& kernel, const H
     writable = false;
   } else if (declared.kind == ValueType::Kind::kv) {
     const HostKv& kv = *value.kv;
-    const int64_t stride = (kv.spec.block_bytes() + 63) / 64 * 64 + 64;
-    const int64_t runs = (kv.num_blocks + kKvRunBlocks - 1) / kKvRunBlocks, run_stride = kKvRunBlocks * stride + 128;
+    const int64_t stride = (kv.spec.block_bytes() + 63) / 64 * 64 + (for_timing_ ? 0 : 64);
+    const int64_t runs = (kv.num_blocks + kKvRunBlocks - 1) / kKvRunBlocks, run_stride = kKvRunBlocks * stride + (for_timing_ ? 0 : 128);
     Block& block = add_block(name, static_cast<size_t>(runs * run_stride));
     arg.kv = {kv.spec, block.data, stride, run_stride, kv.num_blocks};
+    if (kv.keys.empty()) {
+      CHECK(for_timing_);
+      fill_pool(arg.kv, device_, Random(index));
+      inputs_.push_back(arg);
+      return;
+    }
     const auto own = [&](const std::byte* first, size_t size) {
+      if (for_timing_) return;
       std::fill_n(block.owned.begin() + static_cast<int64_t>(kGuardBytes) + (first - block.data), size, true);
     };
-    each_vector(arg.kv, [&](int64_t i, const KvVector& key, const KvVector& val) {
+    each_vector(arg.kv, device_, [&](int64_t i, const KvVector& key, const KvVector& val) {
       store_vector(kv.spec, &kv.keys[i], key);
       store_vector(kv.spec, &kv.values[i], val);
       for (const KvVector& vector : {key, val}) {
@@ -513,7 +543,7 @@ void KernelMemory::add_input(const CaseData& data, const Kernel& kernel, const H
 
 KernelMemory::KernelMemory(const CaseData& data, const Kernel& kernel, std::span<const HostValue> inputs,
                            std::span<const HostTensor> outputs, const Options& options)
-    : attrs_(data.declared->attrs), device_(kernel.device) {
+    : attrs_(data.declared->attrs), device_(kernel.device), for_timing_(options.for_timing) {
   std::vector<ValueType> input_types = data.input_types;
   std::vector<ValueType> output_types;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -536,10 +566,14 @@ KernelMemory::KernelMemory(const CaseData& data, const Kernel& kernel, std::span
   if (kernel.scratch_bytes != nullptr) {
     const size_t scratch_bytes = kernel.scratch_bytes(sizes, options.team_size);
     Block& scratch = add_block("scratch", scratch_bytes);
-    std::fill_n(scratch.owned.begin() + kGuardBytes, scratch_bytes, true);
+    if (!for_timing_) std::fill_n(scratch.owned.begin() + kGuardBytes, scratch_bytes, true);
     scratch_ = scratch.data;
   }
   if (kernel.prepare != nullptr) prepare(kernel, sizes, options);
+  if (for_timing_) {
+    if (device_ == DeviceKind::cuda) move_to_device();
+    return;
+  }
   for (const auto& block : blocks_) {
     block->before.assign(block->data - kGuardBytes, block->data + block->bytes + kGuardBytes);
   }
@@ -554,6 +588,32 @@ void KernelMemory::prepare(const Kernel& kernel, const NodeSizes& sizes, const O
   Result<std::shared_ptr<const KernelState>> state = kernel.prepare({sizes, constants, options.team_size, packed});
   CHECK(state.has_value());
   state_ = *std::move(state);
+}
+
+// Every block's bytes go to memory of the device; whatever points into a block follows.
+void KernelMemory::move_to_device() {
+  const DevicePlugin& plugin = **load_cuda_plugin();
+  for (const auto& block : blocks_) {
+    void* memory = nullptr;
+    CHECK(plugin.allocate(0, std::max<size_t>(block->bytes, 1), &memory));
+    CHECK(plugin.copy_to_device(memory, block->data, block->bytes, nullptr) && plugin.synchronize(nullptr));
+    const std::byte *first = block->data, *last = first + block->bytes;
+    auto* const to = static_cast<std::byte*>(memory);
+    const auto follow = [&](auto*& pointer) {
+      const auto* place = reinterpret_cast<const std::byte*>(pointer);
+      if (place >= first && place <= last && place != nullptr) pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(to + (place - first));
+    };
+    for (std::vector<Arg>* args : {&inputs_, &outputs_}) {
+      for (Arg& arg : *args) {
+        follow(arg.tensor.data);
+        follow(arg.weight.data);
+        follow(arg.kv.data);
+      }
+    }
+    follow(scratch_);
+    block->memory = {to, release_device};
+    block->data = to;
+  }
 }
 
 size_t KernelMemory::bytes() const {
@@ -572,7 +632,7 @@ HostTensor KernelMemory::input_tensor(int index) const {
 HostKv KernelMemory::input_kv(int index) const {
   const KvView& view = inputs_[index].kv;
   HostKv kv{view.spec, view.num_blocks, {}, {}};
-  each_vector(view, [&](int64_t, const KvVector& key, const KvVector& value) {
+  each_vector(view, device_, [&](int64_t, const KvVector& key, const KvVector& value) {
     load_vector(view.spec, key, kv.keys);
     load_vector(view.spec, value, kv.values);
   });

@@ -22,15 +22,27 @@ struct CaseData {
   std::vector<std::vector<std::byte>> encoded;  // weights, row-major in their format; empty for other inputs
 };
 
-// Errors: what infer() says of the case's types. `host_weights` false leaves decoded weights out (the bench
-// needs none).
-Result<CaseData> make_case_data(const Op& op, const OpCase& declared, bool host_weights = true);
+// Cases of the phase "h200" fill a large card: they are measured there, and nothing else runs them.
+inline bool for_devices_alone(const OpCase& declared) { return declared.phase == "h200"; }
+
+// Errors: what infer() says of the case's types. `host_values` false leaves out decoded weights and what KV pools hold: the bench needs
+// none, and KernelMemory then fills a pool with a few random blocks over and over.
+Result<CaseData> make_case_data(const Op& op, const OpCase& declared, bool host_values = true);
 
 // Types, dims and zeroed values of the outputs that `inputs` give. Errors: what infer() says.
 Result<std::vector<HostTensor>> output_tensors(const CaseData& data, std::span<const HostValue> inputs);
 
+// Packs each time: what a plan would keep is one case's here.
+class OwnPacked final : public PackedConstants {
+ public:
+  Result<std::shared_ptr<const std::byte[]>> get(std::span<const std::byte> constant, std::string form, uint64_t bytes,
+                                                 const std::function<void(std::byte*)>& pack) override;
+  std::vector<std::string> forms;  // that were asked for
+};
+
 // Inputs, outputs and scratch of one kernel in memory as the executor would bind them, with guard bytes
-// around each buffer and between the rows of strided tensors; outputs start as garbage (NaN for floats).
+// around each buffer and between the rows of strided tensors; outputs start as garbage (NaN for floats). A device's kernel gets host
+// memory that the device reads and writes in place, unless it is timed.
 class KernelMemory {
  public:
   struct Options {
@@ -39,6 +51,7 @@ class KernelMemory {
     int in_place_output = -1;  // this output takes the storage of in_place_input
     int in_place_input = -1;
     bool constants = false;  // float tensors behind the first input are constants, of which prepare() may keep packed copies
+    bool for_timing = false;  // in the device's own memory, pools without gaps; values cannot be read back, damage() knows nothing
   };
   KernelMemory(const CaseData& data, const Kernel& kernel, std::span<const HostValue> inputs,
                std::span<const HostTensor> outputs, const Options& options);
@@ -60,9 +73,11 @@ class KernelMemory {
                  bool overwritten);
   TensorView add_tensor(std::string name, const HostTensor& tensor, bool strided);
   void prepare(const Kernel& kernel, const NodeSizes& sizes, const Options& options);
+  void move_to_device();
 
   const Attrs& attrs_;
   const DeviceKind device_;
+  const bool for_timing_;
   std::vector<Arg> inputs_;
   std::vector<Arg> outputs_;
   std::vector<std::unique_ptr<Block>> blocks_;

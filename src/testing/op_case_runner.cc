@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "base/log.h"
@@ -68,6 +69,7 @@ std::string bit_difference(const HostTensor& got, const HostTensor& want) {
 }  // namespace
 
 double reference_work(const Op& op, const OpCase& declared) {
+  if (for_devices_alone(declared)) return std::numeric_limits<double>::infinity();
   std::vector<ValueType> inputs;
   double elements = 0;
   for (const CaseInput& input : declared.inputs) {
@@ -143,7 +145,8 @@ void OpCheck::check_in_place(const Kernel& kernel, const Run& plain,
                              std::vector<std::string>& failures) const {
   for (const auto& [output, input] : data_.op->in_place) {
     if (data_.declared->inputs[input].strided) continue;  // a window of another value is never taken over
-    if (data_.inputs[input].tensor.values.size() != expected_[output].values.size()) continue;  // nor one of another size
+    const HostTensor& from = data_.inputs[input].tensor;  // nor one of another size
+    if (from.values.size() != expected_[output].values.size() || dtype_bytes(from.dtype) != dtype_bytes(expected_[output].dtype)) continue;
     const Run run_in_place =
         run(kernel, data_.inputs, {.team_size = 1, .in_place_output = output, .in_place_input = input});
     for (size_t i = 0; i < plain.outputs.size(); ++i) {

@@ -52,7 +52,7 @@ class OpCheck {
 };
 
 // Multiply-adds, exponentials and the like that the reference of a case needs: what decides whether a quick
-// test runs it.
+// test runs it. Infinite for a case that is measured on devices alone.
 double reference_work(const Op& op, const OpCase& declared);
 
 }  // namespace headrace::testing

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <tuple>
 
 #include "core/half.h"
@@ -77,24 +76,11 @@ TEST(OneDnnPlugin, ServesConvolutionsAndProducts) {
   }
 }
 
-// Keeps the names of what is packed.
-class FormsOfPacked final : public PackedConstants {
- public:
-  Result<std::shared_ptr<const std::byte[]>> get(std::span<const std::byte>, std::string form, uint64_t bytes,
-                                                 const std::function<void(std::byte*)>& pack) override {
-    forms.push_back(std::move(form));
-    auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
-    pack(memory);
-    return std::shared_ptr<const std::byte[]>(memory, [](const std::byte* p) { std::free(const_cast<std::byte*>(p)); });
-  }
-  std::vector<std::string> forms;
-};
-
 // Two nodes with one constant share what is packed under one name.
 TEST(OneDnnPlugin, NamesThePackedFormOfAMatrixAndOfItsTransposeApart) {
   const auto plugin = load_onednn_plugin();
   if (!plugin) GTEST_SKIP() << plugin.error().message();
-  const auto prepare = [](const Op& op, const Attrs& attrs, const Shape& x, const Shape& weight, FormsOfPacked& packed) {
+  const auto prepare = [](const Op& op, const Attrs& attrs, const Shape& x, const Shape& weight, OwnPacked& packed) {
     const std::vector<ValueType> inputs = {ValueType::tensor(DType::f32, x), ValueType::tensor(DType::f32, weight)};
     const auto outputs = op.infer(inputs, attrs);
     ASSERT_TRUE(outputs.has_value()) << outputs.error().to_string();
@@ -107,10 +93,10 @@ TEST(OneDnnPlugin, NamesThePackedFormOfAMatrixAndOfItsTransposeApart) {
     const auto state = (*kernel)->prepare({{inputs, *outputs, attrs, bindings}, constants, 1, packed});
     ASSERT_TRUE(state.has_value()) << state.error().to_string();
   };
-  FormsOfPacked gemm, conv;
+  OwnPacked gemm, conv;
   for (const bool trans_b : {false, true}) prepare(ops::gemm, ops::GemmAttrs{.trans_b = trans_b}, {64, 128}, {128, 128}, gemm);
   for (const Op* op : {&ops::conv, &ops::conv_transpose}) prepare(*op, ops::ConvAttrs{}, {1, 14, 14, 64}, {64, 64, 3, 3}, conv);
-  for (const FormsOfPacked* packed : {&gemm, &conv}) {
+  for (const OwnPacked* packed : {&gemm, &conv}) {
     ASSERT_EQ(packed->forms.size(), 2U);
     EXPECT_NE(packed->forms[0], packed->forms[1]);
   }

@@ -29,10 +29,14 @@ std::unique_ptr<engine::Engine> open_tiny_engine(const TinyEngineOptions& option
   runtime::RunnerOptions runner_options;
   runner_options.model_name = options.checkpoint;
   runner_options.policy = options.policy;
+  runner_options.isa = options.isa;
+  runner_options.skip_passes = options.skip_passes;
+  runner_options.row_invariant = options.row_invariant;
   runner_options.max_seqs = static_cast<int32_t>(options.config.max_seqs);
   runner_options.max_tokens = static_cast<int32_t>(options.config.max_batched_tokens);
   runner_options.kv_tokens = options.kv_tokens;
-  auto runner = runtime::LocalRunner::open(**source, std::make_shared<runtime::DeviceQueue>(options.threads, 0), runner_options);
+  const auto queue = options.queue != nullptr ? options.queue : std::make_shared<runtime::DeviceQueue>(options.threads, 0);
+  auto runner = runtime::LocalRunner::open(**source, queue, runner_options);
   CHECK(runner.has_value());
   return std::make_unique<engine::Engine>(std::move(*runner), options.config, options.eos_ids);
 }

@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "graph/passes.h"
+#include "runtime/device_queue.h"
 #include "testing/engine_load.h"
 
 namespace headrace::testing {
@@ -16,6 +17,10 @@ struct TinyEngineOptions {
   std::string checkpoint;  // below tests/golden
   int threads = 1;
   DtypePolicy policy;
+  Isa isa = detect_isa();
+  std::shared_ptr<runtime::DeviceQueue> queue;  // null: the CPU
+  std::vector<std::string> skip_passes;
+  bool row_invariant = false;
   int32_t kv_tokens = 4096;
   engine::EngineConfig config{.max_seqs = 8, .target_tpot_ms = 0, .check_every_step = true};
   std::vector<int32_t> eos_ids;

@@ -24,7 +24,7 @@ TINY = GOLDEN / "tiny_llama.gguf"
 HEADRACE = ""
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
 MODEL = pathlib.Path(os.environ.get("HEADRACE_MODEL") or CACHE / "headrace" / "SmolLM2-135M-Instruct.Q4_1.gguf")
-COMMANDS = ["run", "serve", "embed", "bench", "perplexity", "roof", "convert", "inspect", "graph", "tokenize"]
+COMMANDS = ["run", "serve", "embed", "bench", "perplexity", "roof", "convert", "dummy-checkpoint", "inspect", "graph", "tokenize"]
 
 needs_model = unittest.skipUnless(MODEL.exists(), f"SmolLM2 is not at {MODEL}")
 
@@ -84,6 +84,8 @@ class WrongUse(Contract):
         self.check(2, "serve", TINY, "--api-key", "", says="--api-key")
         self.check(2, "bench", TINY, "--repeat", "0", says="--repeat")
         self.check(2, "roof", "--threads", "x", says="--threads")
+        self.check(2, "roof", "--device", "cuda", "--threads", "1", says="--threads")
+        self.check(2, "dummy-checkpoint", "config.json", "out", "--shard-size", "much", says="--shard-size")
 
     def test_a_prompt_that_is_no_text_exits_2(self):
         self.check(2, "run", TINY, "", says="PROMPT")
@@ -96,7 +98,7 @@ class WrongUse(Contract):
     def test_a_missing_argument_exits_2(self):
         for command in COMMANDS:
             if command != "roof":
-                self.check(2, command, says="MODEL")
+                self.check(2, command, says="CONFIG" if command == "dummy-checkpoint" else "MODEL")
 
 
 class WrongInput(Contract):

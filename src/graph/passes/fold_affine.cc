@@ -80,24 +80,40 @@ WeightMap weight_map(Rewriter& graph, const LinearNode& linear) {
   return {conv.output_stride, first, taps, dims[1], conv.group_stride, first, dims[1]};
 }
 
-// weight[e] *= by_output[output(e)] and *= by_input[input(e)]; empty vectors count as 1.
-ValueId scaled_weight(Rewriter& graph, const LinearNode& linear, const Vector& by_input, const Vector& by_output) {
-  const WeightMap map = weight_map(graph, linear);
+// weight[e] * by_output[output(e)] * by_input[input(e)]; empty vectors count as 1.
+class ScaledWeight final : public ConstantSource {
+ public:
+  ScaledWeight(ConstantBytes weight, uint64_t bytes, const WeightMap& map, Vector by_input, Vector by_output)
+      : ConstantSource(bytes, weight.depth()), weight_(std::move(weight)), map_(map), by_input_(std::move(by_input)),
+        by_output_(std::move(by_output)) {}
+
+  void write(std::byte* to) const override {
+    weight_.write(to, bytes());
+    auto* weight = reinterpret_cast<float*>(to);
+    const auto elements = static_cast<int64_t>(bytes() / sizeof(float));
+    // Elements of one input and one output follow each other; the strides divide a group, and the smaller divides the larger.
+    const int64_t shorter = std::min(map_.input_stride, map_.output_stride);
+    const int64_t run = by_input_.empty() ? map_.output_stride : by_output_.empty() ? map_.input_stride : shorter;
+    for (int64_t begin = 0; begin < elements; begin += run) {
+      const double input = by_input_.empty() ? 1.0 : by_input_[map_.input(begin)];
+      const double output = by_output_.empty() ? 1.0 : by_output_[map_.output(begin)];
+      for (int64_t e = begin; e < begin + run; ++e) weight[e] = static_cast<float>(weight[e] * input * output);
+    }
+  }
+
+ private:
+  ConstantBytes weight_;
+  WeightMap map_;
+  Vector by_input_, by_output_;
+};
+
+ValueId scaled_weight(Rewriter& graph, const LinearNode& linear, Vector by_input, Vector by_output) {
   const Value& constant = graph.value(linear.weight);
   const std::string name = constant.name;
   const Shape shape = constant.type.shape;
-  const std::span<const float> weight = constant.constant<float>();
-  const std::shared_ptr<std::byte[]> bytes = host_bytes(weight.size_bytes());
-  auto* scaled = reinterpret_cast<float*>(bytes.get());
-  // Elements of one input and one output follow each other; the strides divide a group, and the smaller divides the larger.
-  const int64_t shorter = std::min(map.input_stride, map.output_stride);
-  const int64_t run = by_input.empty() ? map.output_stride : by_output.empty() ? map.input_stride : shorter;
-  for (int64_t begin = 0; begin < static_cast<int64_t>(weight.size()); begin += run) {
-    const double input = by_input.empty() ? 1.0 : by_input[map.input(begin)];
-    const double output = by_output.empty() ? 1.0 : by_output[map.output(begin)];
-    for (int64_t e = begin; e < begin + run; ++e) scaled[e] = static_cast<float>(weight[e] * input * output);
-  }
-  return graph.constant_bytes(name, DType::f32, shape, bytes);
+  const auto bytes = static_cast<uint64_t>(shape.elements(Bindings())) * sizeof(float);
+  return graph.constant_bytes(name, DType::f32, shape, std::make_shared<ScaledWeight>(constant.bytes, bytes, weight_map(graph, linear),
+                                                                                      std::move(by_input), std::move(by_output)));
 }
 
 Vector bias_of(Rewriter& graph, const LinearNode& linear, size_t columns) {

@@ -196,7 +196,7 @@ void with_four_axes(Rewriter& graph, std::array<ValueId*, 3> values, const std::
 // Whether a constant mask [1, 1, S, T] shows query s the keys up to s + (T - S) and nothing else.
 bool is_causal(Rewriter& graph, ValueId mask, int64_t num_queries, int64_t num_keys) {
   if (!graph.is_constant(mask) || num_keys < num_queries || graph.dims(mask) != Dims{1, 1, num_queries, num_keys}) return false;
-  const std::span<const float> data = graph.value(mask).constant<float>();
+  const HeldSpan<float> data = graph.value(mask).constant<float>();
   for (int64_t s = 0; s < num_queries; ++s) {
     for (int64_t t = 0; t < num_keys; ++t) {
       const double x = static_cast<double>(data[s * num_keys + t]);

@@ -47,25 +47,64 @@ struct Member {
   int64_t columns;
 };
 
-// [K, N0 + N1 + ...] of [K, N0], [K, N1], ..., or with trans_b the same turned.
+// Matrices of rows of equal bytes beside each other: [K, N0 + N1 + ...] of [K, N0], [K, N1], ...
+class JoinedRows final : public ConstantSource {
+ public:
+  struct Part {
+    ConstantBytes bytes;
+    uint64_t row_bytes;
+  };
+  JoinedRows(std::vector<Part> parts, uint64_t rows)
+      : ConstantSource(rows * row_bytes_of(parts), depth_of(parts)), parts_(std::move(parts)), rows_(rows) {}
+
+  void write(std::byte* to) const override {
+    // Parts of one row lie in the result as they are.
+    std::shared_ptr<std::byte[]> part_bytes;
+    uint64_t capacity = 0, begin = 0;
+    for (const Part& part : parts_) {
+      const uint64_t size = rows_ * part.row_bytes;
+      if (rows_ == 1 && begin % 16 == 0) {
+        part.bytes.write(to + begin, size);
+      } else {
+        if (size > capacity) part_bytes = host_bytes(capacity = size);
+        part.bytes.write(part_bytes.get(), size);
+        const uint64_t stride = bytes() / rows_;
+        for (uint64_t row = 0; row < rows_; ++row) {
+          std::memcpy(to + row * stride + begin, part_bytes.get() + row * part.row_bytes, part.row_bytes);
+        }
+      }
+      begin += part.row_bytes;
+    }
+  }
+
+ private:
+  static uint64_t row_bytes_of(const std::vector<Part>& parts) {
+    uint64_t bytes = 0;
+    for (const Part& part : parts) bytes += part.row_bytes;
+    return bytes;
+  }
+  static int depth_of(const std::vector<Part>& parts) {
+    int depth = 0;
+    for (const Part& part : parts) depth = std::max(depth, part.bytes.depth());
+    return depth;
+  }
+
+  std::vector<Part> parts_;
+  uint64_t rows_;
+};
+
+// The weights of all members; with trans_b those of one stand behind those of another.
 ValueId joined_weights(Rewriter& graph, const std::vector<Member>& members, int64_t columns) {
   const bool trans_b = members[0].linear.gemm.trans_b;
-  const int64_t rows = graph.dims(members[0].linear.weight)[trans_b ? 1 : 0];
-  const std::shared_ptr<std::byte[]> bytes = host_bytes(static_cast<uint64_t>(rows * columns) * sizeof(float));
-  auto* to = reinterpret_cast<float*>(bytes.get());
-  int64_t begin = 0;
+  const int64_t inner = graph.dims(members[0].linear.weight)[trans_b ? 1 : 0];
+  std::vector<JoinedRows::Part> parts;
   for (const Member& member : members) {
-    const float* from = graph.value(member.linear.weight).constant<float>().data();
-    // One block, or a block of each row.
-    const int64_t blocks = trans_b ? 1 : rows, width = trans_b ? rows * member.columns : member.columns;
-    float* start = to + (trans_b ? begin * rows : begin);
-    for (int64_t block = 0; block < blocks; ++block) {
-      std::memcpy(start + block * columns, from + block * width, static_cast<size_t>(width) * sizeof(float));
-    }
-    begin += member.columns;
+    const int64_t width = trans_b ? inner * member.columns : member.columns;
+    parts.push_back({graph.value(member.linear.weight).bytes, static_cast<uint64_t>(width) * sizeof(float)});
   }
-  const Shape shape = trans_b ? Shape{columns, rows} : Shape{rows, columns};
-  return graph.constant_bytes(graph.value(members[0].linear.weight).name, DType::f32, shape, std::move(bytes));
+  const Shape shape = trans_b ? Shape{columns, inner} : Shape{inner, columns};
+  auto joined = std::make_shared<JoinedRows>(std::move(parts), trans_b ? 1 : static_cast<uint64_t>(inner));
+  return graph.constant_bytes(graph.value(members[0].linear.weight).name, DType::f32, shape, std::move(joined));
 }
 
 bool merge(Rewriter& graph, const std::vector<Member>& members) {

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/elements.h"
 #include "kernels/cpu/lanes8.h"
+#include "kernels/cpu/unary_lanes.h"
 
 HR_BEGIN_KERNELS
 namespace {
@@ -18,12 +19,8 @@ HR_INLINE void run_types(const ops::AddQ8Attrs& attrs, const NodeArgs& args, Tea
   const TensorView &a = args.inputs[0].tensor, &b = args.inputs[1].tensor, &y = args.outputs[0].tensor;
   const Number of_a(attrs.a), of_b(attrs.b);
   const Quantizer quantizer(attrs.y);
-  Lanes low = broadcast(kMinusInfinity), high = broadcast(-kMinusInfinity);
-  if (attrs.activation) {
-    const bool clips = attrs.activation->kind == ops::UnaryKind::clip;
-    low = broadcast(clips ? attrs.activation->alpha : 0.0f);
-    if (clips) high = broadcast(attrs.activation->beta);
-  }
+  const Bounds bounds(attrs.activation);  // relu or clip
+  const Lanes low = broadcast(bounds.low), high = broadcast(bounds.high);
   const RowGrid rows = one_row_if(is_packed(a) && is_packed(b) && is_packed(y), y);
   over_pieces(team, rows, false, [&](int64_t row, int64_t begin, int64_t end) {
     const auto start = [&](const TensorView& view) { return begin + (row == 0 ? 0 : row * view.strides[0]); };
@@ -31,19 +28,10 @@ HR_INLINE void run_types(const ops::AddQ8Attrs& attrs, const NodeArgs& args, Tea
     const B* from_b = b.as<B>() + start(b);
     Y* to = y.as<Y>() + start(y);
     over_row(end - begin, [&](int64_t i, int n) {
-      const Lanes sum = of_a(load_some8(from_a + i, n)) + of_b(load_some8(from_b + i, n));
-      store_some8(to + i, quantizer(min(high, max(low, sum))), n);
+      const Lanes sum = of_a(load_some(from_a + i, n)) + of_b(load_some(from_b + i, n));
+      store_some(to + i, quantizer(min(high, max(low, sum))), n);
     });
   });
-}
-
-template <class Use>
-HR_INLINE void with_8_bits(DType dtype, Use use) {
-  if (dtype == DType::u8) {
-    use(uint8_t{});
-  } else {
-    use(int8_t{});
-  }
 }
 
 void run(const StepContext&, const NodeArgs& args, Team& team) {

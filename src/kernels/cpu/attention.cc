@@ -6,6 +6,7 @@
 #include "ops/attention.h"
 
 #include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/f32_only.h"
 
 HR_BEGIN_KERNELS
 namespace {
@@ -485,11 +486,12 @@ size_t ragged_scratch(const NodeSizes& sizes, int team_size) {
 }
 
 constexpr Kernel kKvWrite{
-    .op = &ops::kv_write, .name = kIsaName, .isa = kIsa, .priority = kIsaPriority, .run = run_kv_write};
+    .op = &ops::kv_write, .name = kIsaName, .isa = kIsa, .priority = kIsaPriority, .supports = f32_only, .run = run_kv_write};
 constexpr Kernel kAttention{.op = &ops::attention,
                             .name = kIsaName,
                             .isa = kIsa,
                             .priority = kIsaPriority,
+                            .supports = f32_only,
                             .scratch_bytes = attention_scratch,
                             .run = run_attention};
 constexpr Kernel kAttentionRagged{.op = &ops::attention_ragged,

@@ -9,12 +9,6 @@ namespace {
 
 using ops::BinaryKind;
 
-// `result` unless x is NaN, which stays: min and max give their second operand there.
-HR_INLINE Lanes unless_nan(Lanes x, Lanes result) {
-  const Lanes infinity = broadcast(__builtin_inff());
-  return if_less(broadcast(kMinusInfinity), x, result, if_less(x, infinity, result, x));
-}
-
 template <BinaryKind kind>
 HR_INLINE Lanes apply(Lanes a, Lanes b) {
   if constexpr (kind == BinaryKind::add) {

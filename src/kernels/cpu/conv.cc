@@ -10,7 +10,6 @@
 #include "ops/conv.h"
 
 #include "kernels/cpu/product_tile.h"
-#include "ops/packed_constant.h"
 
 HR_BEGIN_KERNELS
 namespace {
@@ -104,12 +103,6 @@ Result<std::shared_ptr<const KernelState>> prepare(const NodeSetup& setup) {
   return ops::pack_constant(setup, 1, transpose ? kTransposeForm : kForm, s.attrs.groups, bytes, pack);
 }
 
-// The packed weight, or null where it is no constant.
-const float* packed_of(const NodeArgs& args) {
-  if (args.state == nullptr) return nullptr;
-  return reinterpret_cast<const float*>(static_cast<const ops::PackedConstant*>(args.state)->data);
-}
-
 // ---- products of windows ------------------------------------------------------------------------
 
 // The image place of a tap, or -1 outside.
@@ -142,25 +135,14 @@ void gather_windows(const Sizes& s, const TensorView& x, const TensorView& out, 
   }
 }
 
-bool pixels_follow(const TensorView& view) {
-  return view.strides[1] == view.strides[2] * view.dims[2] && view.strides[0] == view.strides[1] * view.dims[1];
-}
-
-// The image's own rows are the windows.
-bool is_pointwise(const Sizes& s, const TensorView& x) {
-  const ops::ConvAttrs& a = s.attrs;
-  return s.kh == 1 && s.kw == 1 && a.stride[0] == 1 && a.stride[1] == 1 && a.pads[0] == 0 && a.pads[1] == 0 && a.pads[2] == 0 &&
-         a.pads[3] == 0 && a.output_pad[0] == 0 && a.output_pad[1] == 0 && pixels_follow(x);
-}
-
 void run_windows(const Sizes& s, const NodeArgs& args, Team& team) {
   const TensorView& x = args.inputs[0].tensor;
   const TensorView& out = args.outputs[0].tensor;
   const EpilogueArgs epilogue(s.attrs.epilogue, args, 2);
-  const float* packed = packed_of(args);
+  const float* packed = reinterpret_cast<const float*>(packed_of(args));
   const float* weight = args.inputs[1].tensor.as<float>();
   // A block of pixels lies in one row of the output unless its rows follow each other.
-  const bool follow = pixels_follow(out) && (epilogue.residual == nullptr || pixels_follow(*epilogue.residual));
+  const bool follow = rows_follow(out) && (epilogue.residual == nullptr || rows_follow(*epilogue.residual));
   const int64_t run_pixels = follow ? out.dims[0] * out.dims[1] * out.dims[2] : out.dims[2];
   const int64_t runs = follow ? 1 : out.dims[0] * out.dims[1];
   const int64_t terms = s.terms(), panels = panels_of(s.out_channels), pixels = s.block_pixels();
@@ -169,7 +151,7 @@ void run_windows(const Sizes& s, const NodeArgs& args, Team& team) {
   const int64_t parts = smaller(panels, ceil_of(4 * team.size(), runs * blocks * groups));
   float* panel = reinterpret_cast<float*>(args.scratch) + team.rank() * s.scratch_floats();
   float* windows = panel + kChunkTerms * kPanelWidth;
-  const bool pointwise = is_pointwise(s, x);
+  const bool pointwise = is_pointwise(s.attrs, s.kh, s.kw, x);
   int64_t gathered = -1;
 
   for (int64_t claim; (claim = team.claim(runs * blocks * groups * parts)) >= 0;) {
@@ -183,11 +165,7 @@ void run_windows(const Sizes& s, const NodeArgs& args, Team& team) {
       gathered = claim / parts;
       gather_windows(s, x, out, first, count, group, windows);
     }
-    const auto at = [&](const TensorView& view) {
-      const int64_t row = first / out.dims[2];
-      return view.as<float>() + row / out.dims[1] * view.strides[0] + row % out.dims[1] * view.strides[1] +
-             first % out.dims[2] * view.strides[2];
-    };
+    const auto at = [&](const TensorView& view) { return view.as<float>() + row_offset(view, first); };
     for (int64_t p = panels * part / parts; p < panels * (part + 1) / parts; ++p) {
       const int64_t channel = group * s.out_channels + p * kPanelWidth;
       Finish finish = epilogue.finish_at(channel);
@@ -260,7 +238,7 @@ void run_depthwise(const Sizes& s, const NodeArgs& args, Team& team) {
   const ops::ConvAttrs& a = s.attrs;
   const EpilogueArgs epilogue(a.epilogue, args, 2);
   if (out.elements() == 0) return;
-  const float* weight = packed_of(args);
+  const float* weight = reinterpret_cast<const float*>(packed_of(args));
   if (weight == nullptr) {
     float* mine = reinterpret_cast<float*>(args.scratch) + team.rank() * s.scratch_floats();
     pack_depthwise(s, args.inputs[1].tensor.as<float>(), mine);
@@ -333,18 +311,8 @@ void run_conv(const StepContext&, const NodeArgs& args, Team& team) {
   }
 }
 
-template <bool transpose>
-constexpr Kernel kernel_of(const Op& op) {
-  return {.op = &op,
-          .name = kIsaName,
-          .isa = kIsa,
-          .priority = kIsaPriority,
-          .scratch_bytes = scratch_bytes<transpose>,
-          .prepare = prepare<transpose>,
-          .run = run_conv<transpose>};
-}
-constexpr Kernel kConv = kernel_of<false>(ops::conv);
-constexpr Kernel kTranspose = kernel_of<true>(ops::conv_transpose);
+constexpr Kernel kConv = packing_kernel(ops::conv, scratch_bytes<false>, prepare<false>, run_conv<false>);
+constexpr Kernel kTranspose = packing_kernel(ops::conv_transpose, scratch_bytes<true>, prepare<true>, run_conv<true>);
 
 }  // namespace
 

@@ -87,16 +87,9 @@ void gather_windows(const Sizes& s, const TensorView& x, const TensorView& out, 
   }
 }
 
-// The image's own rows are the windows.
-bool is_pointwise(const Sizes& s, const TensorView& x) {
-  const ops::ConvAttrs& a = s.attrs;
-  return s.kh == 1 && s.kw == 1 && a.stride[0] == 1 && a.stride[1] == 1 && a.pads[0] == 0 && a.pads[1] == 0 && a.pads[2] == 0 &&
-         a.pads[3] == 0 && s.channels % 4 == 0 && rows_follow(x);
-}
-
 void run_windows(const Sizes& s, const ops::Q8ProductAttrs& q8, const NodeArgs& args, Team& team) {
   const TensorView &x = args.inputs[0].tensor, &out = args.outputs[0].tensor;
-  const bool pointwise = is_pointwise(s, x);
+  const bool pointwise = s.channels % 4 == 0 && is_pointwise(s.attrs, s.kh, s.kw, x);
   const auto windows_of = [&](int64_t first, int64_t count, int64_t group, uint8_t* buffer) -> Rows8 {
     if (pointwise) return {x.as<uint8_t>() + row_offset(x, first) + group * s.channels, x.strides[2]};
     gather_windows(s, x, out, q8.x_zero & 255, first, count, group, buffer);
@@ -123,7 +116,7 @@ HR_INLINE void depthwise_window(const Sizes& s, const TensorView& x, const float
       for (int c = 0; c < kPanelLanes; ++c) {
         const int left = columns - c * kLanes;
         if (left <= 0) break;
-        const Lanes numbers = load_some8(from + c * kLanes, left < kLanes ? left : kLanes) - zero;
+        const Lanes numbers = load_some(from + c * kLanes, left < kLanes ? left : kLanes) - zero;
         acc[c] = mul_add(numbers, load(tap + c * kLanes), acc[c]);
       }
     }
@@ -137,11 +130,11 @@ void run_depthwise(const Sizes& s, const ops::Q8ProductAttrs& q8, const NodeArgs
   const EpilogueArgs epilogue(q8.epilogue, args, 3);
   const int64_t channels = out.dims[3], rows = out.dims[0] * out.dims[1], panels = panels_of(channels);
   if (rows * out.dims[2] * channels == 0) return;
-  const std::byte* packed = args.scratch + team.rank() * s.scratch_bytes();
-  if (args.state != nullptr) {
-    packed = static_cast<const ops::PackedConstant*>(args.state)->data;
-  } else {
-    pack_depthwise(s, args.inputs[1].tensor.as<std::byte>(), args.scratch + team.rank() * s.scratch_bytes());
+  const std::byte* packed = packed_of(args);
+  if (packed == nullptr) {
+    std::byte* mine = args.scratch + team.rank() * s.scratch_bytes();
+    pack_depthwise(s, args.inputs[1].tensor.as<std::byte>(), mine);
+    packed = mine;
   }
   const Lanes zero = broadcast(static_cast<float>(q8.x_zero));
   alignas(64) float sums[kPanelWidth];
@@ -171,17 +164,10 @@ void run(const StepContext&, const NodeArgs& args, Team& team) {
   const TensorView& weight = args.inputs[1].tensor;
   const Sizes s(attrs.conv, [&](int axis) { return weight.dims[axis]; });
   if (!s.depthwise()) return run_windows(s, attrs.q8, args, team);
-  if (args.inputs[0].tensor.dtype == DType::u8) return run_depthwise<uint8_t>(s, attrs.q8, args, team);
-  run_depthwise<int8_t>(s, attrs.q8, args, team);
+  with_8_bits(args.inputs[0].tensor.dtype, [&]<class T>(T) { run_depthwise<T>(s, attrs.q8, args, team); });
 }
 
-constexpr Kernel kConv{.op = &ops::conv_q8,
-                       .name = kIsaName,
-                       .isa = kIsa,
-                       .priority = kIsaPriority,
-                       .scratch_bytes = scratch_bytes,
-                       .prepare = prepare,
-                       .run = run};
+constexpr Kernel kConv = packing_kernel(ops::conv_q8, scratch_bytes, prepare, run);
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include "ops/elementwise.h"
 
 #include "kernels/cpu/elements.h"
+#include "kernels/cpu/f32_only.h"
 #include "kernels/cpu/unary_lanes.h"
 
 HR_BEGIN_KERNELS
@@ -37,7 +38,7 @@ void run_gated(const StepContext&, const NodeArgs& args, Team& team) {
 }
 
 constexpr Kernel row_of(const Op& op, void (*run)(const StepContext&, const NodeArgs&, Team&), bool by_rows = false) {
-  return {.op = &op, .name = kIsaName, .isa = kIsa, .priority = kIsaPriority, .by_rows = by_rows, .run = run};
+  return {.op = &op, .name = kIsaName, .isa = kIsa, .priority = kIsaPriority, .by_rows = by_rows, .supports = f32_only, .run = run};
 }
 constexpr Kernel kAdd = row_of(ops::add, run_add);
 constexpr Kernel kMul = row_of(ops::mul, run_mul);

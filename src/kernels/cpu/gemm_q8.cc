@@ -53,13 +53,7 @@ void run(const StepContext&, const NodeArgs& args, Team& team) {
   run_q8(s, attrs.q8, args, team, windows_of, Matrix8(weight.as<std::byte>(), s, attrs.trans_b));
 }
 
-constexpr Kernel kGemm{.op = &ops::gemm_q8,
-                       .name = kIsaName,
-                       .isa = kIsa,
-                       .priority = kIsaPriority,
-                       .scratch_bytes = scratch_bytes,
-                       .prepare = prepare,
-                       .run = run};
+constexpr Kernel kGemm = packing_kernel(ops::gemm_q8, scratch_bytes, prepare, run);
 
 }  // namespace
 

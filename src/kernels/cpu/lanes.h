@@ -672,6 +672,12 @@ HR_INLINE Lanes erf(Lanes x) {
   return if_less(a, broadcast(0.9f), x * p, with_sign_of(large, x));
 }
 
+// `result` unless x is NaN, which stays: min and max give their second operand there.
+HR_INLINE Lanes unless_nan(Lanes x, Lanes result) {
+  const Lanes infinity = broadcast(__builtin_inff());
+  return if_less(broadcast(kMinusInfinity), x, result, if_less(x, infinity, result, x));
+}
+
 // To the nearest integer, halves to even. What is 2^23 or more is an integer.
 HR_INLINE Lanes round_to_even(Lanes x) {
   const Lanes a = absolute(x), shift = broadcast(8388608.0f);

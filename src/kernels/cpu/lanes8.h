@@ -9,18 +9,30 @@ namespace {
 
 // T: uint8_t or int8_t. The first n lanes (1 to 16).
 template <class T>
-HR_INLINE Lanes load_some8(const T* p, int n) {
+  requires(sizeof(T) == 1)
+HR_INLINE Lanes load_some(const T* p, int n) {
   if (n == kLanes) return load(p);
   T part[kLanes] = {};
   for (int i = 0; i < n; ++i) part[i] = p[i];
   return load(part);
 }
 template <class T>
-HR_INLINE void store_some8(T* p, Lanes a, int n) {
+  requires(sizeof(T) == 1)
+HR_INLINE void store_some(T* p, Lanes a, int n) {
   if (n == kLanes) return store(p, a);
   T part[kLanes];
   store(part, a);
   for (int i = 0; i < n; ++i) p[i] = part[i];
+}
+
+// Calls use(T()) with the T of an 8-bit dtype.
+template <class Use>
+HR_INLINE void with_8_bits(DType dtype, Use use) {
+  if (dtype == DType::u8) {
+    use(uint8_t{});
+  } else {
+    use(int8_t{});
+  }
 }
 
 // x / scale + zero as a number that the dtype has. Where max meets NaN it gives its second operand.

@@ -109,11 +109,17 @@ void run_matmul_bf16(const StepContext&, const NodeArgs& args, Team& team) {
   }
 }
 
+// Its sums are floats, and so are its outputs.
+bool supports_bf16(std::span<const ValueType>, std::span<const ValueType> outputs, const Attrs&) {
+  return outputs[0].dtype == DType::f32;
+}
+
 constexpr Kernel kMatmulBf16{.op = &ops::matmul_bf16,
                              .name = "tile16",
                              .isa = kIsa,
                              .priority = kIsaPriority,
                              .layout = WeightLayout::tile16,
+                             .supports = supports_bf16,
                              .run = run_matmul_bf16};
 
 }  // namespace

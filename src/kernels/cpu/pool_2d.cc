@@ -19,13 +19,12 @@ Taps taps_at(const Pool2dAttrs& a, int axis, int64_t size, int64_t out) {
   Taps taps;
   const int64_t begin = out * a.stride[axis] - a.pads[axis], end = size + a.pads[2 + axis];
   const int64_t step = a.dilation[axis], window = a.window[axis];
-  const int64_t skipped = begin >= 0 ? 0 : (-begin + step - 1) / step;
+  const int64_t skipped = begin >= 0 ? 0 : ceil_of(-begin, step);
   const auto below = [&](int64_t limit) {  // taps whose place is below `limit`
-    const int64_t count = begin >= limit ? 0 : (limit - begin + step - 1) / step;
-    return count < window ? count : window;
+    return begin >= limit ? 0 : smaller(window, ceil_of(limit - begin, step));
   };
   taps.first = begin + skipped * step;
-  taps.count = below(size) - skipped < 0 ? 0 : below(size) - skipped;
+  taps.count = larger(0, below(size) - skipped);
   taps.padded = below(end);
   return taps;
 }
@@ -38,23 +37,6 @@ constexpr float kLowest<uint8_t> = 0.0f;
 template <>
 constexpr float kLowest<int8_t> = -128.0f;
 
-template <class T>
-HR_INLINE Lanes load_channels(const T* p, int n) {
-  if constexpr (sizeof(T) == 1) {
-    return load_some8(p, n);
-  } else {
-    return load_some(p, n);
-  }
-}
-template <class T>
-HR_INLINE void store_channels(T* p, Lanes a, int n) {
-  if constexpr (sizeof(T) == 1) {
-    store_some8(p, a, n);
-  } else {
-    store_some(p, a, n);
-  }
-}
-
 // kVectors lanes of channels of one window.
 template <bool kMax, int kVectors, class T>
 HR_INLINE void pool_lanes(const T* x, int64_t row_step, int64_t column_step, const Taps& rows, const Taps& columns, float divisor,
@@ -65,13 +47,13 @@ HR_INLINE void pool_lanes(const T* x, int64_t row_step, int64_t column_step, con
     const T* at = x + h * row_step;
     for (int64_t w = 0; w < columns.count; ++w, at += column_step) {
       for (int v = 0; v < kVectors; ++v) {
-        const Lanes value = load_channels(at + v * kLanes, kVectors == 1 ? count : kLanes);
+        const Lanes value = load_some(at + v * kLanes, kVectors == 1 ? count : kLanes);
         acc[v] = kMax ? max(acc[v], value) : acc[v] + value;
       }
     }
   }
   for (int v = 0; v < kVectors; ++v) {
-    store_channels(out + v * kLanes, kMax ? acc[v] : acc[v] / broadcast(divisor), kVectors == 1 ? count : kLanes);
+    store_some(out + v * kLanes, kMax ? acc[v] : acc[v] / broadcast(divisor), kVectors == 1 ? count : kLanes);
   }
 }
 
@@ -83,13 +65,11 @@ void run_kind(const Pool2dAttrs& a, const NodeArgs& args, Team& team) {
   if (out.elements() == 0) return;
   // Rows whole, or cut by channels where the team is larger than the rows.
   constexpr int64_t kGrain = 4 * kLanes;
-  const int64_t grains = (channels + kGrain - 1) / kGrain;
-  const int64_t wanted = (4 * team.size() + out_rows - 1) / out_rows;
-  const int64_t pieces = wanted < grains ? wanted : grains;
+  const int64_t grains = ceil_of(channels, kGrain);
+  const int64_t pieces = smaller(grains, ceil_of(4 * team.size(), out_rows));
   for (int64_t claim; (claim = team.claim(out_rows * pieces)) >= 0;) {
     const int64_t piece = claim % pieces, oh = claim / pieces % out.dims[1], n = claim / pieces / out.dims[1];
-    const int64_t begin = grains * piece / pieces * kGrain;
-    const int64_t limit = grains * (piece + 1) / pieces * kGrain, end = limit < channels ? limit : channels;
+    const int64_t begin = grains * piece / pieces * kGrain, end = smaller(channels, grains * (piece + 1) / pieces * kGrain);
     const Taps rows = taps_at(a, 0, x.dims[1], oh);
     const int64_t row_step = a.dilation[0] * x.strides[1], column_step = a.dilation[1] * x.strides[2];
     for (int64_t ow = 0; ow < out.dims[2]; ++ow) {
@@ -102,7 +82,7 @@ void run_kind(const Pool2dAttrs& a, const NodeArgs& args, Team& team) {
         pool_lanes<kMax, 4, T>(from + c, row_step, column_step, rows, columns, divisor, to + c, kLanes);
       }
       for (; c < end; c += kLanes) {
-        const int count = static_cast<int>(end - c < kLanes ? end - c : kLanes);
+        const int count = static_cast<int>(smaller(kLanes, end - c));
         pool_lanes<kMax, 1, T>(from + c, row_step, column_step, rows, columns, divisor, to + c, count);
       }
     }

@@ -10,7 +10,9 @@
 
 #include "kernels/cpu/row.h"
 #include "kernels/cpu/unary_lanes.h"
+#include "ops/conv.h"
 #include "ops/epilogue.h"
+#include "ops/packed_constant.h"
 
 HR_BEGIN_KERNELS
 namespace {
@@ -20,9 +22,6 @@ constexpr int kPanelWidth = kPanelLanes * kLanes;
 constexpr int kMaxTileRows = kIsa == Isa::avx512 ? 12 : kIsa == Isa::avx2 ? 6 : 2;
 constexpr int64_t kChunkTerms = 512;
 
-HR_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-HR_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-HR_INLINE int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 HR_INLINE int64_t panels_of(int64_t columns) { return ceil_of(columns, kPanelWidth); }
 
 // What happens to the sums of a panel's columns after the last term.
@@ -137,31 +136,43 @@ HR_INLINE void multiply_chunks(const Product& p, const Finish& finish, int64_t r
 }
 
 // An epilogue at run time. Functions that only bound their argument are done in registers, the others where a row has been stored.
-struct EpilogueArgs {
+struct EpilogueArgs : Bounds {
   const float* bias = nullptr;
   const TensorView* residual = nullptr;
-  float low = kMinusInfinity, high = -kMinusInfinity;
-  const ops::UnaryAttrs* activation = nullptr;
 
   // The inputs stand after `first` others.
-  EpilogueArgs(const ops::Epilogue& epilogue, const NodeArgs& args, int first) {
+  EpilogueArgs(const ops::Epilogue& epilogue, const NodeArgs& args, int first) : Bounds(epilogue.activation) {
     if (epilogue.bias) bias = args.inputs[first++].tensor.as<float>();
     if (epilogue.residual) residual = &args.inputs[first].tensor;
-    if (!epilogue.activation) return;
-    if (epilogue.activation->kind == ops::UnaryKind::relu) {
-      low = 0.0f;
-    } else if (epilogue.activation->kind == ops::UnaryKind::clip) {
-      low = epilogue.activation->alpha;
-      high = epilogue.activation->beta;
-    } else {
-      activation = &*epilogue.activation;
-    }
   }
   // For columns from `column` on; the residual is the caller's to point at.
   Finish finish_at(int64_t column, float scale = 1.0f) const {
     return {.scale = scale, .bias = bias == nullptr ? nullptr : bias + column, .low = low, .high = high, .activation = activation};
   }
 };
+
+// What ops::pack_constant() made of the weight; null where that is no constant.
+HR_INLINE const std::byte* packed_of(const NodeArgs& args) {
+  return args.state == nullptr ? nullptr : static_cast<const ops::PackedConstant*>(args.state)->data;
+}
+
+// The kernel of an op whose prepare() packs the weight.
+constexpr Kernel packing_kernel(const Op& op, size_t (*scratch_bytes)(const NodeSizes&, int),
+                                Result<std::shared_ptr<const KernelState>> (*prepare)(const NodeSetup&), Run run) {
+  return {.op = &op,
+          .name = kIsaName,
+          .isa = kIsa,
+          .priority = kIsaPriority,
+          .scratch_bytes = scratch_bytes,
+          .prepare = prepare,
+          .run = run};
+}
+
+// Channels-last images: whether the image's own rows are the windows of a convolution by [kh, kw].
+HR_INLINE bool is_pointwise(const ops::ConvAttrs& a, int64_t kh, int64_t kw, const TensorView& x) {
+  return kh == 1 && kw == 1 && a.stride[0] == 1 && a.stride[1] == 1 && a.pads[0] == 0 && a.pads[1] == 0 && a.pads[2] == 0 &&
+         a.pads[3] == 0 && a.output_pad[0] == 0 && a.output_pad[1] == 0 && rows_follow(x);
+}
 
 }  // namespace
 HR_END_KERNELS

@@ -8,7 +8,6 @@
 
 #include "kernels/cpu/lanes8.h"
 #include "kernels/cpu/product_tile.h"
-#include "ops/packed_constant.h"
 
 HR_BEGIN_KERNELS
 namespace {
@@ -158,12 +157,8 @@ void finish_rows8(const Finish8& f, float* sums, int rows, int columns) {
   };
   if (f.y == nullptr) return store_rows(reinterpret_cast<float*>(f.out), [](float* to, Lanes y, int n) { store_some(to, y, n); });
   const Quantizer quantizer(*f.y);
-  const auto quantized = [&](auto* to, Lanes y, int n) { store_some8(to, quantizer(y), n); };
-  if (f.y->dtype == DType::u8) {
-    store_rows(reinterpret_cast<uint8_t*>(f.out), quantized);
-  } else {
-    store_rows(reinterpret_cast<int8_t*>(f.out), quantized);
-  }
+  const auto quantized = [&](auto* to, Lanes y, int n) { store_some(to, quantizer(y), n); };
+  with_8_bits(f.y->dtype, [&]<class T>(T) { store_rows(reinterpret_cast<T*>(f.out), quantized); });
 }
 
 struct Product8 {
@@ -218,22 +213,6 @@ void multiply_block8(Product8 p, Finish8 f, int64_t rows, int columns) {
   }
 }
 
-// The first element of row `row` of a tensor whose last axis is a row.
-HR_INLINE int64_t row_offset(const TensorView& view, int64_t row) {
-  int64_t offset = 0;
-  for (int axis = view.rank - 2; axis >= 0; --axis) {
-    offset += row % view.dims[axis] * view.strides[axis];
-    row /= view.dims[axis];
-  }
-  return offset;
-}
-HR_INLINE bool rows_follow(const TensorView& view) {
-  for (int axis = view.rank - 2; axis > 0; --axis) {
-    if (view.strides[axis - 1] != view.strides[axis] * view.dims[axis]) return false;
-  }
-  return true;
-}
-
 // Rows of x that a claim multiplies.
 struct Rows8 {
   const uint8_t* data;
@@ -247,7 +226,7 @@ HR_INLINE void run_q8(const Q8Shape& s, const ops::Q8ProductAttrs& q8, const Nod
                       WeightAt weight_at) {
   const TensorView& out = args.outputs[0].tensor;
   const EpilogueArgs epilogue(q8.epilogue, args, 3);
-  const std::byte* packed = args.state == nullptr ? nullptr : static_cast<const ops::PackedConstant*>(args.state)->data;
+  const std::byte* packed = packed_of(args);
   int64_t rows = 1;
   for (int axis = 0; axis < out.rank - 1; ++axis) rows *= out.dims[axis];
   if (rows * out.dims[out.rank - 1] == 0) return;

@@ -45,22 +45,17 @@ void quantize_runs(const NodeArgs& args, Team& team) {
     over_row(end - begin, [&](int64_t i, int n) {
       if (runs.by_element) {
         quantizer.scale = load_some(scale + begin + i, n);
-        quantizer.zero = load_some8(zeros + begin + i, n);
+        quantizer.zero = load_some(zeros + begin + i, n);
       }
-      store_some8(to + begin + i, quantizer(load_some(from + begin + i, n)), n);
+      store_some(to + begin + i, quantizer(load_some(from + begin + i, n)), n);
     });
   });
 }
 
-template <class T>
-HR_INLINE Lanes as_floats(const T* p, int n) {
-  if constexpr (sizeof(T) == 1) {
-    return load_some8(p, n);
-  } else {
-    float values[kLanes] = {};
-    for (int i = 0; i < n; ++i) values[i] = static_cast<float>(p[i]);
-    return load(values);
-  }
+HR_INLINE Lanes load_some(const int32_t* p, int n) {
+  float values[kLanes] = {};
+  for (int i = 0; i < n; ++i) values[i] = static_cast<float>(p[i]);
+  return load(values);
 }
 
 template <class T>
@@ -77,23 +72,21 @@ void dequantize_runs(const NodeArgs& args, Team& team) {
     over_row(end - begin, [&](int64_t i, int n) {
       if (runs.by_element) {
         factor = load_some(scale + begin + i, n);
-        shift = as_floats(zeros + begin + i, n);
+        shift = load_some(zeros + begin + i, n);
       }
-      store_some(to + begin + i, (as_floats(from + begin + i, n) - shift) * factor, n);
+      store_some(to + begin + i, (load_some(from + begin + i, n) - shift) * factor, n);
     });
   });
 }
 
 void run_quantize(const StepContext&, const NodeArgs& args, Team& team) {
-  args.outputs[0].tensor.dtype == DType::u8 ? quantize_runs<uint8_t>(args, team) : quantize_runs<int8_t>(args, team);
+  with_8_bits(args.outputs[0].tensor.dtype, [&]<class T>(T) { quantize_runs<T>(args, team); });
 }
 
 void run_dequantize(const StepContext&, const NodeArgs& args, Team& team) {
-  switch (args.inputs[0].tensor.dtype) {
-    case DType::u8: return dequantize_runs<uint8_t>(args, team);
-    case DType::i8: return dequantize_runs<int8_t>(args, team);
-    default: return dequantize_runs<int32_t>(args, team);
-  }
+  const DType dtype = args.inputs[0].tensor.dtype;
+  if (dtype == DType::i32) return dequantize_runs<int32_t>(args, team);
+  with_8_bits(dtype, [&]<class T>(T) { dequantize_runs<T>(args, team); });
 }
 
 constexpr Kernel kQuantize{.op = &ops::quantize_linear, .name = kIsaName, .isa = kIsa, .priority = kIsaPriority, .run = run_quantize};

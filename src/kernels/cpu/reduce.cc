@@ -11,12 +11,6 @@ namespace {
 
 using Kind = ops::ReduceAttrs::Kind;
 
-// `result` unless x is NaN, which stays.
-HR_INLINE Lanes unless_nan(Lanes x, Lanes result) {
-  const Lanes infinity = broadcast(__builtin_inff());
-  return if_less(broadcast(kMinusInfinity), x, result, if_less(x, infinity, result, x));
-}
-
 // ---- what a kind folds --------------------------------------------------------------------------
 
 // The pass of a kind: start, and how an element x joins. `shift` is what log_sum_exp subtracts: the largest.

@@ -2,7 +2,8 @@
 // float64, so that positions past a million keep their precision. Then six operations a pair.
 #include "ops/rope.h"
 
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/f32_only.h"
+#include "kernels/cpu/turn.h"
 
 HR_BEGIN_KERNELS
 namespace {
@@ -41,33 +42,6 @@ void turn_table(double position, const float* inv_freq, int pairs, float factor,
   }
 }
 
-void turn_halves(const float* x, const float* c, const float* s, int half, float* y) {
-  int i = 0;
-  for (; i + kLanes <= half; i += kLanes) {
-    const Lanes a = load(x + i);
-    const Lanes b = load(x + half + i);
-    const Lanes cosine = load(c + i);
-    const Lanes sine = load(s + i);
-    store(y + i, a * cosine - b * sine);
-    store(y + half + i, b * cosine + a * sine);
-  }
-  for (; i < half; ++i) {
-    const float a = x[i];
-    const float b = x[half + i];
-    y[i] = a * c[i] - b * s[i];
-    y[half + i] = b * c[i] + a * s[i];
-  }
-}
-
-void turn_neighbours(const float* x, const float* c, const float* s, int half, float* y) {
-  for (int i = 0; i < half; ++i) {
-    const float a = x[2 * i];
-    const float b = x[2 * i + 1];
-    y[2 * i] = a * c[i] - b * s[i];
-    y[2 * i + 1] = b * c[i] + a * s[i];
-  }
-}
-
 void run_rope(const StepContext&, const NodeArgs& args, Team& team) {
   const auto& rope = args.attrs.as<ops::RopeAttrs>();
   const TensorView& x = args.inputs[0].tensor;
@@ -94,8 +68,8 @@ void run_rope(const StepContext&, const NodeArgs& args, Team& team) {
   }
 }
 
-bool supports_rope(std::span<const ValueType>, std::span<const ValueType>, const Attrs& attrs) {
-  return attrs.as<ops::RopeAttrs>().rotary_dim <= 2 * kMaxPairs;
+bool supports_rope(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  return f32_only(inputs, outputs, attrs) && attrs.as<ops::RopeAttrs>().rotary_dim <= 2 * kMaxPairs;
 }
 
 constexpr Kernel kRope{.op = &ops::rope,
@@ -109,4 +83,6 @@ constexpr Kernel kRope{.op = &ops::rope,
 }  // namespace
 
 const KernelList kernels_rope = {&kRope, 1};
+// Fused for devices that pay for every launch; here kernels by rows follow each other without a barrier.
+const KernelList kernels_rope_kv_write = {};
 HR_END_KERNELS

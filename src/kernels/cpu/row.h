@@ -2,10 +2,15 @@
 // What kernels over whole rows share: walking a row in lanes, its largest element, and sums over it in 4 x 16 fixed lanes, whose
 // order depends on the width alone.
 
+#include "kernels/cpu/f32_only.h"
 #include "kernels/cpu/lanes.h"
 
 HR_BEGIN_KERNELS
 namespace {
+
+HR_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+HR_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+HR_INLINE int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 constexpr int64_t kStride = 4 * kLanes;  // four chains hide the latency of a fused multiply-add
 
@@ -41,17 +46,33 @@ HR_INLINE Rows rows_of(const TensorView& view) {
   return {view.as<float>(), count, width, view.rank == 2 ? view.strides[0] : width};
 }
 
+// The first element of row `row` of a tensor whose last axis is a row.
+HR_INLINE int64_t row_offset(const TensorView& view, int64_t row) {
+  int64_t offset = 0;
+  for (int axis = view.rank - 2; axis >= 0; --axis) {
+    offset += row % view.dims[axis] * view.strides[axis];
+    row /= view.dims[axis];
+  }
+  return offset;
+}
+HR_INLINE bool rows_follow(const TensorView& view) {
+  for (int axis = view.rank - 2; axis > 0; --axis) {
+    if (view.strides[axis - 1] != view.strides[axis] * view.dims[axis]) return false;
+  }
+  return true;
+}
+
 // A vector's floats, be it a weight or a constant of a graph.
 HR_INLINE const float* vector_of(const Arg& arg) {
   return arg.weight.data != nullptr ? reinterpret_cast<const float*>(arg.weight.data) : arg.tensor.as<float>();
 }
 
 // The two kernels of an op over rows: of a matrix each member keeps to its rows of axis 0; of more axes the rows are other ones.
-[[maybe_unused]] bool is_matrix(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs&) {
-  return inputs[0].shape.rank() == 2;
+[[maybe_unused]] bool is_matrix(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  return f32_only(inputs, outputs, attrs) && inputs[0].shape.rank() == 2;
 }
-[[maybe_unused]] bool has_more_axes(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs&) {
-  return inputs[0].shape.rank() > 2;
+[[maybe_unused]] bool has_more_axes(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs& attrs) {
+  return f32_only(inputs, outputs, attrs) && inputs[0].shape.rank() > 2;
 }
 
 using Run = void (*)(const StepContext&, const NodeArgs&, Team&);

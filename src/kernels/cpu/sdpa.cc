@@ -18,8 +18,7 @@ constexpr int kTileLanes = kIsa == Isa::avx512 ? 2 : 1;
 constexpr int kValueRows = kIsa == Isa::avx512 ? 8 : kIsa == Isa::avx2 ? 4 : 2;
 constexpr int kValueLanes = kIsa == Isa::avx512 ? 2 : 1;
 
-HR_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-HR_INLINE int64_t whole_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+HR_INLINE int64_t whole_lanes(int64_t n) { return ceil_of(n, kLanes) * kLanes; }
 
 // One member's memory, in floats.
 struct Workspace {
@@ -169,7 +168,7 @@ void run_sdpa(const StepContext&, const NodeArgs& args, Team& team) {
   const TensorView& v = args.inputs[2].tensor;
   const TensorView& out = args.outputs[0].tensor;
   const int64_t queries = q.dims[1], keys = k.dims[1], dim = q.dims[2] / a.heads, value_dim = out.dims[2] / a.heads;
-  const int64_t blocks = (queries + kQueries - 1) / kQueries;
+  const int64_t blocks = ceil_of(queries, kQueries);
   float* mine = reinterpret_cast<float*>(args.scratch) + team.rank() * Workspace::floats(dim, value_dim);
   const Workspace w = Workspace::at(mine, dim, value_dim);
 

@@ -3,6 +3,8 @@
 // for each function:
 //   with_unary(attrs, [&](auto function) { ... y = function(x); ... });
 
+#include <optional>
+
 #include "kernels/cpu/lanes.h"
 #include "ops/unary.h"
 
@@ -88,6 +90,24 @@ struct UnaryFunction {
     } else {
       static_assert(kind == Kind::cos);
       return each_element(x, [](float value) { return __builtin_cosf(value); });
+    }
+  }
+};
+
+// A function that only bounds its argument (relu, clip), as min(max(x, low), high); any other one stays in `activation`.
+struct Bounds {
+  float low = kMinusInfinity, high = -kMinusInfinity;
+  const ops::UnaryAttrs* activation = nullptr;
+
+  HR_INLINE explicit Bounds(const std::optional<ops::UnaryAttrs>& function) {
+    if (!function) return;
+    if (function->kind == ops::UnaryKind::relu) {
+      low = 0.0f;
+    } else if (function->kind == ops::UnaryKind::clip) {
+      low = function->alpha;
+      high = function->beta;
+    } else {
+      activation = &*function;
     }
   }
 };

@@ -1,7 +1,13 @@
 #pragma once
 // What every CUDA kernel source of the plug-in shares. Launches read their sizes from the arguments' views, never allocate and
-// never wait. Errors are sticky: the plug-in's synchronize() reports them, once a step.
+// never wait, and launch dimensions follow from the views' dims and the attributes alone, so that a step can be captured as a graph.
+// Errors are sticky: the plug-in's synchronize() reports them, once a step.
+//
+// Kernels of a step overlap at their ends (programmatic dependent launch): launch() lets a kernel start while the one before it still
+// runs. So every kernel calls begin_step_kernel() before it reads what an earlier kernel wrote, and before it writes anything; what
+// comes before that call may touch weights, constants and registers only.
 
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include "ops/device_plugin.h"
@@ -10,12 +16,53 @@ namespace headrace::cuda {
 
 inline cudaStream_t stream_of(const StepContext& step) { return static_cast<cudaStream_t>(step.stream); }
 
-// Rows of a [T, C] view whose columns are adjacent.
-struct Rows {
-  const float* data;
+// Rows of a [T, C] view whose columns are adjacent. `stride` in elements.
+template <class T>
+struct RowsOf {
+  T* data;
   int64_t stride;
+  __device__ T* operator[](int64_t row) const { return data + row * stride; }
 };
-inline Rows rows_of(const TensorView& view) { return {view.as<float>(), view.strides[0]}; }
+template <class T>
+RowsOf<T> rows_of(const TensorView& view) {
+  return {view.as<T>(), view.strides[0]};
+}
+
+// Waits until all kernels before this one have ended and their writes are seen, then lets the next one start.
+__device__ inline void begin_step_kernel() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+// kernel<<<grid, block, shared_bytes, stream>>>(args...), allowed to start before its predecessor has ended.
+template <class... Params, class... Args>
+void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, Args&&... args) {
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, kernel, Params(args)...);
+}
+
+// Floats of either dtype, widened and rounded to nearest even.
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+template <class T>
+__device__ T from_float(float value) {
+  if constexpr (sizeof(T) == 4) {
+    return value;
+  } else {
+    return __float2bfloat16_rn(value);
+  }
+}
 
 // Every list of kernels, one a source; plugin.cc joins them.
 struct KernelRows {

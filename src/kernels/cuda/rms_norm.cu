@@ -1,74 +1,131 @@
-// rms_norm and add_rms_norm. One block a row, or a head of it (blockIdx.y); bound by memory: 2 reads and 1 write of the row (3 and 2 for the fused form)
-// plus the weight, which stays in L2. The sum of squares is reduced in a fixed tree of kThreads leaves, so a row's bits do
-// not depend on the batch.
+// rms_norm and add_rms_norm over [T, H], f32 or bf16 in and out. One row of threads a row, or a head of it; a row of up to 16384 columns
+// stays in registers between its sum and its scaling. Bound by memory for many rows: each operand once, the weight from L2; for few by
+// latency: the weight is there before the row is. The sum is taken in a tree that follows from H alone.
 #include "kernels/cuda/rms_norm.h"
 
+#include "kernels/cuda/packs.cuh"
 #include "ops/rms_norm.h"
 
 namespace headrace::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
+template <class X, class Y>
+struct Norm {
+  RowsOf<const X> x;
+  RowsOf<const float> residual;  // of the fused form
+  RowsOf<float> sum;             // of the fused form: x + residual, whose norm is taken
+  RowsOf<Y> y;
+  const float* weight;
+  int columns, heads;  // of each head
+  float eps, offset;
+};
 
-__device__ float block_sum(float value) {
-  __shared__ float partial[kWarps];
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, step);
-  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
-  __syncthreads();
-  float total = 0;
-  for (int warp = 0; warp < kWarps; ++warp) total += partial[warp];
-  return total;
-}
-
-// kFused: `sum` gets x + residual, and the norm is taken of that.
-template <bool kFused>
-__global__ void rms_norm_kernel(Rows x, Rows residual, const float* weight, int columns, float eps, float offset, float* sum,
-                                int64_t sum_stride, float* y, int64_t y_stride) {
-  const int64_t row = blockIdx.x;
-  const int64_t head = int64_t(blockIdx.y) * columns;
-  const float* in = x.data + row * x.stride + head;
+// Blocks: (row, heads / blockDim.y).
+template <class X, class Y, bool kFused, bool kAligned>
+__global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(const Norm<X, Y> norm) {
+  __shared__ float partial[32];
+  const int first = int(threadIdx.x) * kPack, step = int(blockDim.x) * kPack;
+  float kept[kKeptPacks][kPack], weight[kPack];
+  if (first < norm.columns) load_pack<kAligned>(norm.weight + first, norm.columns - first, weight);
+  begin_step_kernel();
+  const int head = int(blockIdx.y * blockDim.y + threadIdx.y);
+  if (head >= norm.heads) return;  // all of a warp; blocks of several heads have no barrier
+  const X* x = norm.x[blockIdx.x] + int64_t(head) * norm.columns;
+  Y* y = norm.y[blockIdx.x] + int64_t(head) * norm.columns;
   float squares = 0;
-  for (int c = threadIdx.x; c < columns; c += kThreads) {
-    float value = in[c];
+  // What is normed of a pack, and its squares on top of the others.
+  const auto read = [&](int column, float(&values)[kPack]) {
+    const int left = norm.columns - column;
+    load_pack<kAligned>(x + column, left, values);
     if constexpr (kFused) {
-      value += residual.data[row * residual.stride + c];
-      sum[row * sum_stride + c] = value;
+      float other[kPack];
+      load_pack<kAligned>(norm.residual[blockIdx.x] + column, left, other);
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) values[i] += other[i];
+      store_pack<kAligned>(values, norm.sum[blockIdx.x] + column, left);
     }
-    squares = fmaf(value, value, squares);
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) squares = fmaf(values[i], values[i], squares);
+  };
+#pragma unroll
+  for (int i = 0; i < kKeptPacks; ++i) {
+    const int column = first + i * step;
+    if (column < norm.columns) read(column, kept[i]);
   }
-  const float scale = 1.0f / sqrtf(block_sum(squares) / float(columns) + eps);
-  const float* normed = kFused ? sum + row * sum_stride : in;
-  for (int c = threadIdx.x; c < columns; c += kThreads) {  // each thread reads what it wrote itself
-    y[row * y_stride + head + c] = normed[c] * scale * (weight[c] + offset);
+  float passing[kPack];
+  for (int column = first + kKeptPacks * step; column < norm.columns; column += step) read(column, passing);
+  const float scale = 1.0f / sqrtf(row_sum(squares, partial) / float(norm.columns) + norm.eps);
+  const auto write = [&](int column, const float(&values)[kPack]) {
+    float scaled[kPack];
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) scaled[i] = values[i] * scale * (weight[i] + norm.offset);
+    store_pack<kAligned>(scaled, y + column, norm.columns - column);
+  };
+#pragma unroll
+  for (int i = 0; i < kKeptPacks; ++i) {
+    const int column = first + i * step;
+    if (column >= norm.columns) break;
+    if (i > 0) load_pack<kAligned>(norm.weight + column, norm.columns - column, weight);
+    write(column, kept[i]);
+  }
+  for (int column = first + kKeptPacks * step; column < norm.columns; column += step) {  // each thread reads what it wrote itself
+    const int left = norm.columns - column;
+    if constexpr (kFused) {
+      load_pack<kAligned>(norm.sum[blockIdx.x] + column, left, passing);
+    } else {
+      load_pack<kAligned>(x + column, left, passing);
+    }
+    load_pack<kAligned>(norm.weight + column, left, weight);
+    write(column, passing);
   }
 }
 
-void run_rms_norm(const StepContext& step, const NodeArgs& args, Team&) {
+template <bool kFused>
+void run(const StepContext& step, const NodeArgs& args, Team&) {
   const TensorView& x = args.inputs[0].tensor;
-  const TensorView& y = args.outputs[0].tensor;
+  const TensorView& y = args.outputs[kFused ? 1 : 0].tensor;
   if (x.dims[0] == 0) return;
   const auto& attrs = args.attrs.as<ops::RmsNormAttrs>();
-  const dim3 blocks(unsigned(x.dims[0]), unsigned(attrs.heads));
-  rms_norm_kernel<false><<<blocks, kThreads, 0, stream_of(step)>>>(
-      rows_of(x), Rows{}, reinterpret_cast<const float*>(args.inputs[1].weight.data), int(x.dims[1] / attrs.heads), attrs.eps,
-      attrs.offset, nullptr, 0, y.as<float>(), y.strides[0]);
+  const int64_t columns = x.dims[1] / attrs.heads;
+  bool aligned = packs_aligned(x, columns) && packs_aligned(y, columns);
+  if constexpr (kFused) {
+    aligned = aligned && packs_aligned(args.inputs[1].tensor, columns) && packs_aligned(args.outputs[0].tensor, columns);
+  }
+  const dim3 threads(unsigned(row_threads(columns)), row_threads(columns) == 32 && attrs.heads > 1 ? 8 : 1);
+  const dim3 blocks(unsigned(x.dims[0]), (unsigned(attrs.heads) + threads.y - 1) / threads.y);
+  dispatch_float(x.dtype, [&]<class X>() {
+    dispatch_float(y.dtype, [&]<class Y>() {
+      Norm<X, Y> norm{.x = rows_of<const X>(x),
+                      .residual = {},
+                      .sum = {},
+                      .y = rows_of<Y>(y),
+                      .weight = vector_of(args.inputs[kFused ? 2 : 1]),
+                      .columns = int(columns),
+                      .heads = attrs.heads,
+                      .eps = attrs.eps,
+                      .offset = attrs.offset};
+      if constexpr (kFused) {
+        norm.residual = rows_of<const float>(args.inputs[1].tensor);
+        norm.sum = rows_of<float>(args.outputs[0].tensor);
+      }
+      dispatch_bool(aligned, [&]<bool kAligned>() {
+        launch(rms_norm_kernel<X, Y, kFused, kAligned>, blocks, threads, 0, stream_of(step), norm);
+      });
+    });
+  });
 }
 
-void run_add_rms_norm(const StepContext& step, const NodeArgs& args, Team&) {
-  const TensorView& x = args.inputs[0].tensor;
-  const TensorView& sum = args.outputs[0].tensor;
-  const TensorView& y = args.outputs[1].tensor;
-  if (x.dims[0] == 0) return;
-  const auto& attrs = args.attrs.as<ops::RmsNormAttrs>();
-  rms_norm_kernel<true><<<unsigned(x.dims[0]), kThreads, 0, stream_of(step)>>>(
-      rows_of(x), rows_of(args.inputs[1].tensor), reinterpret_cast<const float*>(args.inputs[2].weight.data),
-      int(x.dims[1]), attrs.eps, attrs.offset, sum.as<float>(), sum.strides[0], y.as<float>(), y.strides[0]);
+bool matrices(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs&) {
+  return inputs[0].shape.rank() == 2 && f32_or_bf16(inputs[0]) && f32_or_bf16(outputs[0]);
+}
+bool matrices_and_sum(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs&) {
+  return inputs[0].shape.rank() == 2 && f32_or_bf16(inputs[0]) && inputs[1].dtype == DType::f32 && outputs[0].dtype == DType::f32 &&
+         f32_or_bf16(outputs[1]);
 }
 
 const PluginKernel kRows[] = {
-    {"rms_norm", {.name = "cuda_block", .device = DeviceKind::cuda, .run = run_rms_norm}},
-    {"add_rms_norm", {.name = "cuda_block", .device = DeviceKind::cuda, .run = run_add_rms_norm}},
+    {"rms_norm", {.name = "cuda_row", .device = DeviceKind::cuda, .supports = matrices, .run = run<false>}},
+    {"add_rms_norm", {.name = "cuda_row", .device = DeviceKind::cuda, .supports = matrices_and_sum, .run = run<true>}},
 };
 
 }  // namespace

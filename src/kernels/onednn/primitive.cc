@@ -148,7 +148,7 @@ void add_q8_operands(const NodeSetup& setup, const ops::Q8ProductAttrs& q8, Prep
 
 // The weight as the primitive wants it: brought into its form at each run where it is computed, packed once where it is a constant.
 // Errors: resource_exhausted; throws dnnl::error.
-Result<Prepared::Operand> weight_operand(const NodeSetup& setup, const Product& product, const Desc& wanted) {
+Result<Prepared::Operand> weight_operand(const NodeSetup& setup, const Product& product, const Desc& wanted, int threads) {
   constexpr int kInput = 1;
   const Desc& plain = product.weight;
   Prepared::Operand operand{DNNL_ARG_WEIGHTS, kInput, wanted, nullptr};
@@ -167,9 +167,11 @@ Result<Prepared::Operand> weight_operand(const NodeSetup& setup, const Product& 
   if (product.q8) {
     form += fmt::format(" for {} with zero {}", setup.sizes.inputs[0].dtype == DType::u8 ? "u8" : "s8", product.q8->x_zero != 0);
   }
-  // oneDNN may throw in `pack`, between frames of others: what it says is carried out by hand.
+  // oneDNN may throw in `pack`, between frames of others: what it says is carried out by hand. One thread packs: others prepare nodes of
+  // their own.
   bool failed = false;
   const auto pack = [&](std::byte* out) {
+    use_threads(1);
     try {
       dnnl::memory from(plain, cpu_engine(), const_cast<std::byte*>(constant)), to(wanted, cpu_engine(), out);
       dnnl::reorder(from, to).execute(stream(), from, to);
@@ -177,6 +179,7 @@ Result<Prepared::Operand> weight_operand(const NodeSetup& setup, const Product& 
     } catch (const dnnl::error&) {
       failed = true;
     }
+    use_threads(threads);
   };
   HR_ASSIGN_OR_RETURN(operand.packed, setup.packed.get({constant, plain.get_size()}, std::move(form), wanted.get_size(), pack));
   if (failed) return error(Code::internal, "oneDNN could not pack input {}", kInput);
@@ -184,11 +187,11 @@ Result<Prepared::Operand> weight_operand(const NodeSetup& setup, const Product& 
 }
 
 // The primitive of `product` and its operands, but for their memory. Errors: resource_exhausted; throws dnnl::error.
-Result<std::shared_ptr<Prepared>> prepared_of(const NodeSetup& setup, const Product& product) {
+Result<std::shared_ptr<Prepared>> prepared_of(const NodeSetup& setup, const Product& product, int threads) {
   const bool packs = product.packs_computed_weight || setup.constants[1] != nullptr;
   const dnnl::primitive_desc described = product.describe(packs ? in_any_form(product.weight) : product.weight, false);
   auto state = std::make_shared<Prepared>();
-  HR_ASSIGN_OR_RETURN(Prepared::Operand weight, weight_operand(setup, product, described.weights_desc(0)));
+  HR_ASSIGN_OR_RETURN(Prepared::Operand weight, weight_operand(setup, product, described.weights_desc(0), threads));
   state->operands = {{DNNL_ARG_SRC, 0, product.x, nullptr}, std::move(weight), {DNNL_ARG_DST, -1, product.out, nullptr}};
   if (product.q8) add_q8_operands(setup, *product.q8, *state);
   if (!product.bias.is_zero()) state->operands.push_back({DNNL_ARG_BIAS, product.q8 ? 3 : 2, product.bias, nullptr});
@@ -253,7 +256,7 @@ Result<std::shared_ptr<const KernelState>> prepare_product(std::string_view op, 
     constexpr double kAloneFlops = 4e5;
     const int threads = product->flops < kAloneFlops ? 1 : setup.threads;
     use_threads(threads);
-    HR_ASSIGN_OR_RETURN(std::shared_ptr<Prepared> made, prepared_of(setup, *product));
+    HR_ASSIGN_OR_RETURN(std::shared_ptr<Prepared> made, prepared_of(setup, *product, threads));
     made->threads = threads;
     for (const Prepared::Operand& operand : made->operands) {
       void* data = operand.packed == nullptr ? DNNL_MEMORY_NONE : const_cast<std::byte*>(operand.packed.get());

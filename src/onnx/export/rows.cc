@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "onnx/export/writer.h"
+#include "onnx/tensor_proto.h"
 #include "ops/layer_norm.h"
 #include "ops/reduce.h"
 #include "ops/rms_norm.h"
@@ -81,7 +82,7 @@ Status write_add_layer_norm(NodeWriter& node) {
 }
 
 // Over the last axis of x, with a weight as long.
-Wire write_rms_norm_of(NodeWriter& node, Wire x, int weight) {
+Wire write_float_rms_norm(NodeWriter& node, Wire x, int weight) {
   const auto& attrs = node.attrs<ops::RmsNormAttrs>();
   Wire scale = node.input(weight);
   if (attrs.offset != 0) scale = node.add("Add", {scale, node.scalar(attrs.offset, "offset")});
@@ -89,6 +90,22 @@ Wire write_rms_norm_of(NodeWriter& node, Wire x, int weight) {
   const Wire mean = node.add("ReduceMean", {node.add("Mul", {x, x}), node.integers({-1}, "axes")});
   const Wire root = node.add("Sqrt", {node.add("Add", {mean, node.scalar(attrs.eps, "eps")})});
   return node.add("Mul", {node.add("Div", {x, root}), scale});
+}
+
+Wire cast(NodeWriter& node, Wire x, DType to) {
+  return node.add("Cast", {std::move(x)}, {{"to", attribute(static_cast<int64_t>(dtype_number(to)))}});
+}
+
+// Of x in float32; in the dtype that the op gives.
+Wire write_rms_norm_of(NodeWriter& node, Wire x, int weight) {
+  const DType out = node.attrs<ops::RmsNormAttrs>().out;
+  const Wire y = write_float_rms_norm(node, std::move(x), weight);
+  return out == DType::f32 ? y : cast(node, y, out);
+}
+
+// Input 0, which may be bf16, in float32.
+Wire float_input(NodeWriter& node) {
+  return node.dtype(0) == DType::f32 ? node.input(0) : cast(node, node.input(0), DType::f32);
 }
 
 Status write_rms_norm(NodeWriter& node) {
@@ -99,13 +116,13 @@ Status write_rms_norm(NodeWriter& node) {
     of_heads.back() = heads;
     of_heads.push_back(dims.back() / heads);
   }
-  const Wire y = write_rms_norm_of(node, node.reshape(node.input(0), dims, of_heads), 1);
+  const Wire y = write_rms_norm_of(node, node.reshape(float_input(node), dims, of_heads), 1);
   node.set(0, node.reshape(y, of_heads, dims));
   return {};
 }
 
 Status write_add_rms_norm(NodeWriter& node) {
-  const Wire sum = node.add("Add", {node.input(0), node.input(1)});
+  const Wire sum = node.add("Add", {float_input(node), node.input(1)});
   node.set(0, sum);
   node.set(1, write_rms_norm_of(node, sum, 2));
   return {};

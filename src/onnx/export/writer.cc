@@ -248,7 +248,7 @@ Wire ModelWriter::spell(ValueId value, const Order& order) {
   }
   Wire made = Wire::none;
   if (array.constant != nullptr) {
-    const Tensor tensor = Tensor::over(array.constant->type.dtype, array.dims, array.constant->bytes);
+    const Tensor tensor = Tensor::over(array.constant->type.dtype, array.dims, array.constant->bytes.hold());
     made = constant(std::ranges::is_sorted(want) ? tensor : transposed(tensor, want), array.constant->name);
   } else {
     CHECK(!array.spellings.empty());

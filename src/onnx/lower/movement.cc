@@ -74,9 +74,10 @@ bool slice(LowerContext& context) {
     const Result<int> axis = normalize_axis(axes ? (*axes)[i] : static_cast<int64_t>(i), context.rank(0));
     if (!axis) return false;
     const auto at = static_cast<size_t>(*axis);
-    step[at] = steps ? (*steps)[i] : 1;
+    step[at] = steps && context.output_dims(0)[at] > 1 ? (*steps)[i] : 1;
     const int64_t from = (*starts)[i] < 0 ? (*starts)[i] + dims[at] : (*starts)[i];
-    begin[at] = std::clamp<int64_t>(from, 0, std::max<int64_t>(0, step[at] < 0 ? dims[at] - 1 : dims[at]));
+    // A single place may be taken with any step; the last one is as far as any goes.
+    begin[at] = std::clamp<int64_t>(from, 0, std::max<int64_t>(0, dims[at] - 1));
   }
   context.set(0, slice_of(context, std::move(begin), std::move(step), context.output_dims(0)));
   return true;

@@ -100,6 +100,7 @@ std::optional<ValueId> bias_of(LowerContext& context) {
   if (!context.has_input(8)) return kNone;
   const Tensor *bias = context.constant(8), *x_scale = context.constant(1), *w_scale = context.constant(4);
   if (bias == nullptr || bias->dtype() != DType::i32 || bias->rank() != 1 || x_scale == nullptr || w_scale == nullptr) return std::nullopt;
+  if (w_scale->elements() != 1 && w_scale->elements() != bias->elements()) return std::nullopt;  // the host says what is wrong
   std::vector<double> values;
   for (int64_t i = 0; i < bias->elements(); ++i) {
     const float w = w_scale->data<float>()[w_scale->elements() == 1 ? 0 : i];
@@ -112,8 +113,9 @@ std::optional<ValueId> bias_of(LowerContext& context) {
 bool qlinear_conv(LowerContext& context) {
   if (!has_one(context, {1, 2, 6, 7}) || !ops::is_8_bit(context.output_dtype(0))) return false;
   const ValueId x = operand(context, 0, 0), weight = operand(context, 3, 0);
+  if (x == kNone || weight == kNone) return false;
   const auto bias = bias_of(context);
-  if (x == kNone || weight == kNone || !bias) return false;
+  if (!bias) return false;
   const ValueId y = emit_conv(context, x, weight, *bias);
   return y != kNone && set_quantized(context, y);
 }

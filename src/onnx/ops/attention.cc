@@ -17,11 +17,14 @@ struct Heads {
   Dims dims() const { return packed ? Dims{batch, length, heads * size} : Dims{batch, heads, length, size}; }
 };
 
+// Whether `width` columns can be so many heads. Those of no columns are one, lest there are more than any loop ends for.
+bool are_heads(int64_t heads, int64_t width) { return heads >= 1 && heads <= std::max<int64_t>(width, 1) && width % heads == 0; }
+
 Result<Heads> heads_of(const Tensor& tensor, int64_t heads, std::string_view name) {
   const Dims& dims = tensor.dims();
   if (dims.size() == 4) return Heads{dims[0], dims[1], dims[2], dims[3], false};
   if (dims.size() != 3) return error(Code::malformed, "{}: want rank 3 or 4, got dims [{}]", name, fmt::join(dims, ", "));
-  if (heads < 1 || dims[2] % heads != 0) {
+  if (!are_heads(heads, dims[2])) {
     return error(Code::malformed, "{}: {} heads of dims [{}]", name, heads, fmt::join(dims, ", "));
   }
   return Heads{dims[0], heads, dims[1], dims[2] / heads, true};
@@ -114,6 +117,7 @@ Result<std::vector<W>> joined(OpContext& context, int index, int past_index, con
   HR_ASSIGN_OR_RETURN(const Numbers<W> fresh, numbers<W>(context, index));
   HR_ASSIGN_OR_RETURN(const Numbers<W> old, numbers<W>(context, past_index, true));
   HR_ASSIGN_OR_RETURN(std::vector<W> all, buffer<W>(context, {heads.batch, heads.heads, past + heads.length, heads.size}));
+  if (all.empty()) return all;
   auto to = all.begin();
   for (int64_t b = 0; b < heads.batch; ++b) {
     for (int64_t h = 0; h < heads.heads; ++h) {
@@ -176,9 +180,10 @@ Status attention(OpContext& context) {
     // Both sides are scaled by the root, which the document rounds to the inputs' type.
     const W root = rounded(std::sqrt(static_cast<W>(s.scale)), dtype == DType::f16 ? 10 : dtype == DType::bf16 ? 16 : 0);
     const int64_t share = s.q.heads / s.k.heads;
-    std::vector<W> scaled_q(static_cast<size_t>(s.q.size)), raw(static_cast<size_t>(s.total)), capped(raw.size()),
+    const bool empty = y.empty() && shown.empty();
+    std::vector<W> scaled_q(static_cast<size_t>(empty ? 0 : s.q.size)), raw(static_cast<size_t>(empty ? 0 : s.total)), capped(raw.size()),
         biased(raw.size()), weights(raw.size());
-    for (int64_t b = 0; b < s.q.batch; ++b) {
+    for (int64_t b = 0; !empty && b < s.q.batch; ++b) {
       const int64_t offset = s.nonpad.empty() ? s.past : s.nonpad[static_cast<size_t>(b)] - s.q.length;
       for (int64_t h = 0; h < s.q.heads; ++h) {
         const int64_t kv = b * s.k.heads + h / share;
@@ -236,6 +241,11 @@ Status attention(OpContext& context) {
   });
 }
 
+Status check_rotated(int64_t rotated, int64_t size) {
+  if (rotated >= 0 && rotated <= size && rotated % 2 == 0) return {};
+  return make_status(Code::malformed, "rotary_embedding_dim: want an even number up to {}, got {}", size, rotated);
+}
+
 Status rotary_embedding(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* x, context.input(0));
   HR_ASSIGN_OR_RETURN(const Tensor* cosines, context.input(1));
@@ -245,9 +255,7 @@ Status rotary_embedding(OpContext& context) {
   HR_ASSIGN_OR_RETURN(int64_t rotated, context.integer("rotary_embedding_dim", 0));
   HR_ASSIGN_OR_RETURN(const Heads heads, heads_of(*x, num_heads, "X"));
   if (rotated == 0) rotated = heads.size;
-  if (rotated < 0 || rotated > heads.size || rotated % 2 != 0) {
-    return make_status(Code::malformed, "rotary_embedding_dim: want an even number up to {}, got {}", heads.size, rotated);
-  }
+  HR_RETURN_IF_ERROR(check_rotated(rotated, heads.size));
   const int64_t half = rotated / 2;
   HR_RETURN_IF_ERROR(want_dims(*sines, cosines->dims(), "sin_cache"));
   const int64_t* positions = nullptr;
@@ -271,7 +279,7 @@ Status rotary_embedding(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> cos, Numbers<W>::of(*cosines));
     HR_ASSIGN_OR_RETURN(const Numbers<W> sin, Numbers<W>::of(*sines));
     std::vector<W> y(from.data(), from.data() + x->elements());
-    for (int64_t b = 0; b < heads.batch; ++b) {
+    for (int64_t b = 0; !y.empty() && b < heads.batch; ++b) {
       for (int64_t h = 0; h < heads.heads; ++h) {
         for (int64_t s = 0; s < heads.length; ++s) {
           const int64_t token = b * heads.length + s, angle = (positions == nullptr ? token : positions[token]) * half,
@@ -343,8 +351,9 @@ Status linear_attention(OpContext& context) {
     if (!past.empty()) std::copy_n(past.data(), state.size(), state.begin());
     HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, result.dims()));
     const int64_t share = q.heads / k.heads;
-    std::vector<W> write(static_cast<size_t>(v.size));
-    for (int64_t b = 0; b < q.batch; ++b) {
+    const bool empty = y.empty() && state.empty();
+    std::vector<W> write(static_cast<size_t>(empty ? 0 : v.size));
+    for (int64_t b = 0; !empty && b < q.batch; ++b) {
       for (int64_t h = 0; h < k.heads; ++h) {
         W* own = state.data() + (b * k.heads + h) * k.size * v.size;  // [k.size, v.size]
         for (int64_t t = 0; t < q.length; ++t) {
@@ -411,8 +420,9 @@ Status causal_conv_with_state(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> past, numbers<W>(context, 3, true));
     HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, x->dims()));
     HR_ASSIGN_OR_RETURN(std::vector<W> state, buffer<W>(context, state_dims));
-    std::vector<W> row(static_cast<size_t>(kept + length));
-    for (int64_t r = 0; r < batch * channels; ++r) {
+    const bool empty = y.empty() && state.empty();
+    std::vector<W> row(static_cast<size_t>(empty ? 0 : kept + length));
+    for (int64_t r = 0; !empty && r < batch * channels; ++r) {
       std::fill_n(row.begin(), kept, W{0});
       if (!past.empty()) std::copy_n(past.data() + r * kept, kept, row.begin());
       std::copy_n(from.data() + r * length, length, row.begin() + kept);
@@ -450,7 +460,7 @@ Result<HeadsFact> infer_heads(const InferContext& context, int index, int64_t he
   fact.rank = s.size();
   if (s.size() == 4) return HeadsFact{x.dtype, s[0], s[1], s[2], s[3], 4};
   if (s.size() != 3) return error(Code::malformed, "{}: want rank 3 or 4, got dims {}", name, describe(s));
-  if (heads < 1 || (is_known(s[2]) && s[2].value % heads != 0)) {
+  if (heads < 1 || (is_known(s[2]) && !are_heads(heads, s[2].value))) {
     return error(Code::malformed, "{}: {} heads of dims {}", name, heads, describe(s));
   }
   const Dim count = dim_of(heads);
@@ -489,7 +499,9 @@ Status infer_attention(InferContext& context) {
 
 Status infer_rotary_embedding(InferContext& context) {
   HR_ASSIGN_OR_RETURN(const int64_t heads, context.integer("num_heads", 0));
-  HR_ASSIGN_OR_RETURN([[maybe_unused]] const HeadsFact x, infer_heads(context, 0, heads, "X"));
+  HR_ASSIGN_OR_RETURN(const int64_t rotated, context.integer("rotary_embedding_dim", 0));
+  HR_ASSIGN_OR_RETURN(const HeadsFact x, infer_heads(context, 0, heads, "X"));
+  if (is_known(x.size)) HR_RETURN_IF_ERROR(check_rotated(rotated == 0 ? x.size.value : rotated, x.size.value));
   return infer_same(context);
 }
 

@@ -1,9 +1,9 @@
 // Elementwise operators of two and more tensors, broadcast by numpy's rules.
 #include <algorithm>
-#include <cstring>
 
 #include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
+#include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
 namespace {
@@ -193,7 +193,7 @@ Status bit_shift(OpContext& context) {
   return bitwise(context, [&]<class T>(T x, T y) -> T {
     constexpr int kBits = static_cast<int>(sizeof(T)) * 8;
     if (y < 0 || static_cast<uint64_t>(y) >= kBits) return !left && x < 0 ? static_cast<T>(-1) : T{0};
-    return static_cast<T>(left ? static_cast<uint64_t>(x) << y : static_cast<uint64_t>(static_cast<int64_t>(x) >> y));
+    return left ? static_cast<T>(static_cast<uint64_t>(x) << y) : static_cast<T>(x >> y);
   });
 }
 
@@ -276,7 +276,12 @@ Status sum(OpContext& context) {
 Status mean(OpContext& context) {
   return fold(
       context, []<class W>(W x, W y) { return wrap_add(x, y); },
-      []<class W>(W x, int count) { return x / static_cast<W>(count); });
+      []<class W>(W x, int count) {
+        // In 64 bits: the count may be more than the type holds.
+        if constexpr (std::is_floating_point_v<W>) return x / static_cast<W>(count);
+        else if constexpr (std::is_signed_v<W>) return static_cast<W>(static_cast<int64_t>(x) / count);
+        else return static_cast<W>(static_cast<uint64_t>(x) / static_cast<uint64_t>(count));
+      });
 }
 
 Status prelu(OpContext& context) {
@@ -301,21 +306,13 @@ Status where(OpContext& context) {
   HR_ASSIGN_OR_RETURN(dims, broadcast(dims, y->dims()));
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, x->dtype(), dims));
   const bool* chosen = condition->data<bool>();
-  const size_t size = dtype_bytes(x->dtype());
   int64_t to = 0;
   walk<3>(dims,
           {broadcast_strides(condition->dims(), dims), broadcast_strides(x->dims(), dims), broadcast_strides(y->dims(), dims)},
           [&](const auto& at, const auto& steps, int64_t count) {
             for (int64_t i = 0; i < count; ++i, ++to) {
               const bool first = chosen[at[0] + i * steps[0]];
-              const Tensor& from = first ? *x : *y;
-              const int64_t offset = first ? at[1] + i * steps[1] : at[2] + i * steps[2];
-              if (from.dtype() == DType::string) {
-                output->data<std::string>()[to] = from.data<std::string>()[offset];
-              } else {
-                std::memcpy(output->raw() + static_cast<size_t>(to) * size, from.raw() + static_cast<size_t>(offset) * size,
-                            size);
-              }
+              copy_elements(*output, to, first ? *x : *y, first ? at[1] + i * steps[1] : at[2] + i * steps[2]);
             }
           });
   return {};

@@ -1,7 +1,6 @@
 // Values out of nothing: Constant, ConstantOfShape, Identity.
-#include <cstring>
-
 #include "onnx/infer.h"
+#include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
 namespace {
@@ -37,14 +36,13 @@ Status constant(OpContext& context) {
 
 Status constant_of_shape(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, context.integers(0));
-  Tensor fill = Tensor::scalar(0.0f);
+  Tensor value = Tensor::scalar(0.0f);
   if (context.has("value")) {
-    HR_ASSIGN_OR_RETURN(fill, tensor_attribute(context, "value"));
+    HR_ASSIGN_OR_RETURN(value, tensor_attribute(context, "value"));
   }
-  if (fill.elements() != 1 || fill.dtype() == DType::string) return make_status(Code::malformed, "value: want one number");
-  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, fill.dtype(), dims));
-  const size_t size = dtype_bytes(fill.dtype());
-  for (int64_t i = 0; i < output->elements(); ++i) std::memcpy(output->raw() + static_cast<size_t>(i) * size, fill.raw(), size);
+  if (value.elements() != 1 || value.dtype() == DType::string) return make_status(Code::malformed, "value: want one number");
+  HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, value.dtype(), dims));
+  fill(*output, value);
   return {};
 }
 

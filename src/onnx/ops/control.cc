@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "onnx/infer.h"
+#include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
 namespace {
@@ -22,53 +22,23 @@ Status run_if(OpContext& context) {
 }
 
 // Tensors of one type and shape, side by side along a new axis. `axis` counts in the result.
-Result<Tensor> stack(const std::vector<Tensor>& slices, int axis) {
-  const Tensor& first = slices.front();
-  for (const Tensor& slice : slices) {
-    if (slice.dtype() != first.dtype() || slice.dims() != first.dims()) {
-      return error(Code::malformed, "what is collected: want {} [{}] in each turn, got {} [{}]", dtype_name(first.dtype()), fmt::join(first.dims(), ", "),
-                   dtype_name(slice.dtype()), fmt::join(slice.dims(), ", "));
-    }
+Result<Tensor> stack(OpContext& context, std::vector<Tensor> slices, int axis) {
+  for (Tensor& slice : slices) {
+    Dims dims = slice.dims();
+    dims.insert(dims.begin() + std::min(axis, slice.rank()), 1);
+    slice = slice.reshaped(std::move(dims));
   }
-  Dims dims = first.dims();
-  dims.insert(dims.begin() + axis, static_cast<int64_t>(slices.size()));
-  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
-  Tensor result(first.dtype(), dims);
-  int64_t outer = 1;
-  for (int i = 0; i < axis; ++i) outer *= dims[static_cast<size_t>(i)];
-  const int64_t inner = outer == 0 ? 0 : first.elements() / std::max<int64_t>(outer, 1);
-  const auto turns = static_cast<int64_t>(slices.size());
-  for (int64_t o = 0; o < outer; ++o) {
-    for (int64_t t = 0; t < turns; ++t) {
-      const Tensor& slice = slices[static_cast<size_t>(t)];
-      if (first.dtype() == DType::string) {
-        std::copy_n(slice.data<std::string>() + o * inner, inner, result.data<std::string>() + (o * turns + t) * inner);
-      } else {
-        const auto size = static_cast<int64_t>(dtype_bytes(first.dtype()));
-        std::memcpy(result.raw() + (o * turns + t) * inner * size, slice.raw() + o * inner * size, static_cast<size_t>(inner * size));
-      }
-    }
-  }
-  return result;
+  auto all = concatenated(context, slices, axis);
+  if (!all) return tl::unexpected(all.error().with_context("what is collected in each turn"));
+  return all;
 }
 
 // The tensor at `index` along `axis`.
-Tensor slice_at(const Tensor& tensor, int axis, int64_t index) {
+Result<Tensor> slice_at(OpContext& context, const Tensor& tensor, int axis, int64_t index) {
+  HR_ASSIGN_OR_RETURN(const Tensor slice, part_of(context, tensor, axis, index, 1));
   Dims dims = tensor.dims();
   dims.erase(dims.begin() + axis);
-  Tensor slice(tensor.dtype(), dims);
-  int64_t outer = 1;
-  for (int i = 0; i < axis; ++i) outer *= tensor.dim(i);
-  const int64_t inner = slice.elements() / std::max<int64_t>(outer, 1), length = tensor.dim(axis);
-  for (int64_t o = 0; o < outer; ++o) {
-    if (tensor.dtype() == DType::string) {
-      std::copy_n(tensor.data<std::string>() + (o * length + index) * inner, inner, slice.data<std::string>() + o * inner);
-    } else {
-      const auto size = static_cast<int64_t>(dtype_bytes(tensor.dtype()));
-      std::memcpy(slice.raw() + o * inner * size, tensor.raw() + (o * length + index) * inner * size, static_cast<size_t>(inner * size));
-    }
-  }
-  return slice;
+  return slice.reshaped(std::move(dims));
 }
 
 Result<Tensor> tensor_of(Value value, const char* what) {
@@ -76,13 +46,48 @@ Result<Tensor> tensor_of(Value value, const char* what) {
   return error(Code::malformed, "{}: want a tensor", what);
 }
 
-// What is collected when the loop never turns: nothing, of the declared type; unknown dims are 0.
-Tensor empty_collection(const ValueInfo& declared) {
-  Dims dims = {0};
-  if (declared.type.shape) {
-    for (const Type::Dim& dim : *declared.type.shape) dims.push_back(std::max<int64_t>(dim.value, 0));
+// The type of what a body would give in each turn: what follows from its nodes, else what it declares. Errors: malformed without either.
+Result<Type> slice_type(const Type& inferred, const ValueInfo& declared) {
+  const Type& type = inferred.kind == Type::Kind::unknown ? declared.type : inferred;
+  if (type.kind == Type::Kind::tensor) return type;
+  return error(Code::malformed, "no turn is taken, and what the body gives as \"{}\" has no type that it declares or that follows",
+               declared.name);
+}
+
+// What is collected when the loop never turns: nothing, `axis` (counted in the result) 0 long; unknown dims are 0.
+Result<Tensor> empty_collection(const Type& slice, int64_t axis) {
+  Dims dims;
+  if (slice.shape) {
+    for (const Dim& dim : *slice.shape) dims.push_back(std::max<int64_t>(dim.value, 0));
   }
-  return Tensor(declared.type.dtype, dims);
+  HR_ASSIGN_OR_RETURN(const int at, normalize_axis(axis, static_cast<int>(dims.size()) + 1));
+  dims.insert(dims.begin() + at, 0);
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
+  return Tensor(slice.dtype, dims);
+}
+
+// What a body's outputs from `first` on collect without a turn. `inputs`: what it would be given. `axes`: as Scan has them.
+Result<std::vector<Tensor>> empty_collections(OpContext& context, const Graph& body, size_t first, const std::vector<ValueFact>& inputs,
+                                              const std::vector<int64_t>& axes) {
+  auto inferred = context.graphs().infer(body, inputs);
+  if (!inferred && inferred.error().code() == Code::resource_exhausted) return tl::unexpected(inferred.error());
+  // A body that would fail never runs.
+  std::vector<Type> types = inferred ? *std::move(inferred) : std::vector<Type>();
+  types.resize(body.outputs.size());
+  std::vector<Tensor> collections;
+  for (size_t i = first; i < body.outputs.size(); ++i) {
+    HR_ASSIGN_OR_RETURN(const Type slice, slice_type(types[i], body.outputs[i]));
+    HR_ASSIGN_OR_RETURN(Tensor nothing, empty_collection(slice, i - first < axes.size() ? axes[i - first] : 0));
+    collections.push_back(std::move(nothing));
+  }
+  return collections;
+}
+
+// What a loop's body is given in a turn: its number, that it is taken, the state.
+std::vector<ValueFact> turn_facts(const std::vector<ValueFact>& state) {
+  std::vector<ValueFact> inputs = {{.type = tensor_type(DType::i64, Shape())}, constant_fact(Tensor::scalar(true))};
+  inputs.insert(inputs.end(), state.begin(), state.end());
+  return inputs;
 }
 
 Status run_loop(OpContext& context) {
@@ -100,8 +105,8 @@ Status run_loop(OpContext& context) {
   }
   const size_t carried = static_cast<size_t>(std::max(0, context.num_inputs() - 2));
   if (body->inputs.size() != carried + 2 || body->outputs.size() < carried + 1) {
-    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node carries {} values", body->inputs.size(), body->outputs.size(),
-                       carried);
+    return make_status(Code::malformed, "the body has {} inputs and {} outputs, the node carries {} values", body->inputs.size(),
+                       body->outputs.size(), carried);
   }
   std::vector<Value> state;
   for (size_t i = 0; i < carried; ++i) state.push_back(context.value(static_cast<int>(i) + 2));
@@ -118,14 +123,17 @@ Status run_loop(OpContext& context) {
       collected[i].push_back(std::move(slice));
     }
   }
+  if (!collected.empty() && collected[0].empty()) {
+    std::vector<ValueFact> now;
+    for (const Value& value : state) now.push_back({.type = type_of(value)});
+    HR_ASSIGN_OR_RETURN(std::vector<Tensor> nothing, empty_collections(context, *body, carried + 1, turn_facts(now), {}));
+    for (size_t i = 0; i < nothing.size(); ++i) context.set(static_cast<int>(carried + i), std::move(nothing[i]));
+    collected.clear();
+  }
   for (size_t i = 0; i < carried; ++i) context.set(static_cast<int>(i), std::move(state[i]));
   for (size_t i = 0; i < collected.size(); ++i) {
     const auto output = static_cast<int>(carried + i);
-    if (collected[i].empty()) {
-      context.set(output, empty_collection(body->outputs[carried + 1 + i]));
-      continue;
-    }
-    HR_ASSIGN_OR_RETURN(Tensor all, stack(collected[i], 0));
+    HR_ASSIGN_OR_RETURN(Tensor all, stack(context, std::move(collected[i]), 0));
     context.set(output, std::move(all));
   }
   return {};
@@ -151,7 +159,8 @@ Result<std::vector<Value>> scan(OpContext& context, const Graph& body, std::vect
     for (Value& value : state) inputs.push_back(std::move(value));
     for (size_t i = 0; i < scanned; ++i) {
       const bool backward = i < input_backward.size() && input_backward[i] != 0;
-      inputs.push_back(slice_at(sequences[i], axes[i], backward ? length - 1 - turn : turn));
+      HR_ASSIGN_OR_RETURN(Tensor slice, slice_at(context, sequences[i], axes[i], backward ? length - 1 - turn : turn));
+      inputs.push_back(std::move(slice));
     }
     HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, context.graphs().run(body, std::move(inputs)));
     for (size_t i = 0; i < carried; ++i) state[i] = std::move(outputs[i]);
@@ -160,14 +169,22 @@ Result<std::vector<Value>> scan(OpContext& context, const Graph& body, std::vect
       collected[i].push_back(std::move(slice));
     }
   }
-  for (size_t i = 0; i < collected_count; ++i) {
-    if (collected[i].empty()) {
-      state.push_back(empty_collection(body.outputs[carried + i]));
-      continue;
+  if (collected_count > 0 && collected[0].empty()) {
+    std::vector<ValueFact> inputs;
+    for (const Value& value : state) inputs.push_back({.type = type_of(value)});
+    for (size_t i = 0; i < scanned; ++i) {
+      Dims dims = sequences[i].dims();
+      dims.erase(dims.begin() + axes[i]);
+      inputs.push_back({.type = tensor_type(sequences[i].dtype(), shape_of(dims))});
     }
+    HR_ASSIGN_OR_RETURN(std::vector<Tensor> nothing, empty_collections(context, body, carried, inputs, output_axes));
+    std::ranges::move(nothing, std::back_inserter(state));
+    return state;
+  }
+  for (size_t i = 0; i < collected_count; ++i) {
     if (i < output_backward.size() && output_backward[i] != 0) std::ranges::reverse(collected[i]);
     HR_ASSIGN_OR_RETURN(const int axis, normalize_axis(i < output_axes.size() ? output_axes[i] : 0, collected[i].front().rank() + 1));
-    HR_ASSIGN_OR_RETURN(Tensor all, stack(collected[i], axis));
+    HR_ASSIGN_OR_RETURN(Tensor all, stack(context, std::move(collected[i]), axis));
     state.push_back(std::move(all));
   }
   return state;
@@ -182,14 +199,13 @@ Result<std::vector<Tensor>> tensors_from(const OpContext& context, int first) {
   return tensors;
 }
 
+// Which of the node's inputs and outputs a body's are; `fixed`: inputs before them all.
 Status check_scan(const NodeReader& context, const Graph& body, int64_t scanned, int fixed) {
-  const int64_t carried = context.num_inputs() - fixed - scanned;
-  if (scanned < 1 || carried < 0 || static_cast<int64_t>(body.inputs.size()) != context.num_inputs() - fixed ||
-      static_cast<int64_t>(body.outputs.size()) < carried) {
-    return make_status(Code::malformed, "num_scan_inputs is {}, the node has {} inputs, the body {} and {} outputs", scanned,
-                       context.num_inputs() - fixed, body.inputs.size(), body.outputs.size());
-  }
-  return {};
+  const int64_t inputs = context.num_inputs() - fixed;
+  const bool fits = scanned >= 1 && scanned <= inputs && std::ssize(body.inputs) == inputs && std::ssize(body.outputs) >= inputs - scanned;
+  if (fits) return {};
+  return make_status(Code::malformed, "num_scan_inputs: want 1 to {} for {} inputs and a body of {} and {} outputs, got {}",
+                     std::max<int64_t>(inputs, 0), inputs, body.inputs.size(), body.outputs.size(), scanned);
 }
 
 Status run_scan(OpContext& context) {
@@ -225,12 +241,12 @@ Status run_scan_batched(OpContext& context) {
     std::vector<Value> state;
     std::vector<Tensor> sequences;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].rank() < 1 || inputs[i].dim(0) != batch) return make_status(Code::malformed, "input {}: want a batch of {}", i + 1, batch);
-      if (i < carried) {
-        state.push_back(slice_at(inputs[i], 0, b));
-      } else {
-        sequences.push_back(slice_at(inputs[i], 0, b));
+      if (inputs[i].rank() < 1 || inputs[i].dim(0) != batch) {
+        return make_status(Code::malformed, "input {}: want a batch of {}", i + 1, batch);
       }
+      HR_ASSIGN_OR_RETURN(Tensor image, slice_at(context, inputs[i], 0, b));
+      if (i < carried) state.push_back(std::move(image));
+      else sequences.push_back(std::move(image));
     }
     HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, scan(context, *body, std::move(state), sequences, {}, backward, {}, {}));
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -240,7 +256,7 @@ Status run_scan_batched(OpContext& context) {
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].empty()) return make_status(Code::malformed, "a batch of 0");
-    HR_ASSIGN_OR_RETURN(Tensor all, stack(results[i], 0));
+    HR_ASSIGN_OR_RETURN(Tensor all, stack(context, std::move(results[i]), 0));
     context.set(static_cast<int>(i), std::move(all));
   }
   return {};
@@ -339,18 +355,20 @@ Status infer_loop(InferContext& context) {
   std::vector<ValueFact> state;
   for (size_t i = 0; i < carried; ++i) state.push_back(context.fact(static_cast<int>(i) + 2));
   if (turns.value == 0 && starts) {
+    std::vector<ValueFact> now;
+    for (const ValueFact& fact : state) now.push_back(without_contents(fact));
+    if (auto outputs = context.graphs().infer(*body, turn_facts(now))) {
+      for (size_t i = carried; i + 1 < outputs->size(); ++i) {
+        HR_ASSIGN_OR_RETURN(Type type, collected_type((*outputs)[i + 1].type, 0, turns));
+        context.set(static_cast<int>(i), std::move(type));
+      }
+    } else if (outputs.error().code() == Code::resource_exhausted) {
+      return outputs.error();
+    }
     for (size_t i = 0; i < carried; ++i) context.set(static_cast<int>(i), std::move(state[i]));
-    for (size_t i = carried; i + 1 < body->outputs.size(); ++i)
-      context.set(static_cast<int>(i), type_of(empty_collection(body->outputs[i + 1])));
     return {};
   }
-  HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> outputs, infer_turns(context, *body, state, 1, [](const std::vector<ValueFact>& now) {
-                        std::vector<ValueFact> inputs(2);
-                        inputs[0].type = tensor_type(DType::i64, Shape());
-                        inputs[1] = constant_fact(Tensor::scalar(true));  // or this turn would not be
-                        inputs.insert(inputs.end(), now.begin(), now.end());
-                        return inputs;
-                      }));
+  HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> outputs, infer_turns(context, *body, state, 1, turn_facts));
   const Tensor* goes_on = outputs[0].constant ? &*outputs[0].constant : nullptr;
   if (!starts || goes_on == nullptr) {
     turns = {};

@@ -79,6 +79,7 @@ void plain_convolve(const ConvShape& shape, const W* x, const W* w, W* y) {
 // y [batch, results, positions] += bias [results]
 template <class W>
 void add_bias(std::vector<W>& y, const W* bias, int64_t batch, int64_t results, int64_t positions) {
+  if (y.empty()) return;
   W* to = y.data();
   for (int64_t n = 0; n < batch; ++n) {
     for (int64_t m = 0; m < results; ++m) {
@@ -173,7 +174,7 @@ Status qlinear_conv(OpContext& context) {
                                          [&]<class T>() {
                                            auto from = y.begin();
                                            T* to = output->data<T>();
-                                           for (int64_t row = 0; row < shape.batch * shape.results; ++row) {
+                                           for (int64_t row = 0; !y.empty() && row < shape.batch * shape.results; ++row) {
                                              const float scale =
                                                  x_scale[0] * w_scale[w_scales == 1 ? 0 : row % shape.results] / y_scale[0];
                                              for (int64_t i = 0; i < positions; ++i) {
@@ -196,7 +197,10 @@ Result<Window> transposed_window(const NodeReader& context, std::span<const int6
     HR_ASSIGN_OR_RETURN(wanted, context.integers("output_shape", {}));
     // Some writers put batch and channels in front.
     if (wanted.size() == rank + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
-    if (wanted.size() != rank) return error(Code::malformed, "output_shape: want {} numbers, got {}", rank, wanted.size());
+    const bool fits = std::ranges::all_of(wanted, [](int64_t length) { return length >= 0 && length <= kMaxElements; });
+    if (wanted.size() != rank || !fits) {
+      return error(Code::malformed, "output_shape: want {} numbers from 0 to {}, got [{}]", rank, kMaxElements, fmt::join(wanted, ", "));
+    }
   }
   window.output = window.input;
   for (size_t i = 0; i < rank; ++i) {
@@ -324,13 +328,13 @@ Status deform_conv(OpContext& context) {
   const Window& window = shape.window;
   const size_t rank = window.rank();
   if (rank > 8) return make_status(Code::unsupported, "{} spatial axes", rank);
-  if (offset_group < 1 || shape.channels % offset_group != 0) {
+  if (offset_group < 1 || offset_group > std::max<int64_t>(shape.channels, 1) || shape.channels % offset_group != 0) {
     return make_status(Code::malformed, "offset_group {}: X has {} channels", offset_group, shape.channels);
   }
   const int64_t taps = window.taps(), positions = window.positions(), size = product(window.input),
                 axes = static_cast<int64_t>(rank);
   Dims wanted = shape.output;
-  wanted[1] = offset_group * taps * axes;
+  HR_ASSIGN_OR_RETURN(wanted[1], count_elements(Dims{offset_group, taps, axes}));
   HR_RETURN_IF_ERROR(want_dims(*offset, wanted, "offset"));
   wanted[1] = offset_group * taps;
   if (context.has_input(4)) {
@@ -349,9 +353,9 @@ Status deform_conv(OpContext& context) {
     convolve<W>(shape, weights.data(), y.data(), [&](int64_t n, int64_t c, int64_t first, int64_t count, W* to) {
       const int64_t group = n * offset_group + c / (shape.channels / offset_group);
       Dims tap(rank, 0);
-      for (int64_t t = 0; t < taps; ++t, advance(tap, window.kernel)) {
+      for (int64_t t = 0; t < taps; ++t, next_index(tap, window.kernel)) {
         Dims position = index_of(first, window.output);
-        for (int64_t p = first; p < first + count; ++p, advance(position, window.output)) {
+        for (int64_t p = first; p < first + count; ++p, next_index(position, window.output)) {
           for (size_t i = 0; i < rank; ++i) {
             const int64_t at = position[i] * window.strides[i] + tap[i] * window.dilations[i] - window.begin[i];
             point[i] = static_cast<W>(at) + offsets[((group * taps + t) * axes + static_cast<int64_t>(i)) * positions + p];
@@ -419,7 +423,7 @@ Result<std::optional<Shape>> infer_conv_shape(const InferContext& context, const
   HR_ASSIGN_OR_RETURN(const int64_t group, context.integer("group", 1));
   const Shape from = x.shape.value_or(unknown_shape(rank)), weights = w.shape.value_or(unknown_shape(rank));
   const auto whole = [&](const Dim& dim) { return !is_known(dim) || dim.value % group == 0; };
-  if (group < 1 || !whole(from[1]) || !whole(weights[0]) ||
+  if (group < 1 || (is_known(from[1]) && group > std::max<int64_t>(from[1].value, 1)) || !whole(from[1]) || !whole(weights[0]) ||
       (is_known(from[1]) && is_known(weights[1]) && from[1].value / group != weights[1].value)) {
     return error(Code::malformed, "group {}: X has dims {}, W dims {}", group, describe(from), describe(weights));
   }
@@ -468,7 +472,8 @@ Status infer_conv_transpose(InferContext& context) {
   HR_RETURN_IF_ERROR(want_rank(w, rank, "W"));
   HR_ASSIGN_OR_RETURN(const int64_t group, context.integer("group", 1));
   const Shape from = x.shape.value_or(unknown_shape(rank)), weights = w.shape.value_or(unknown_shape(rank));
-  if (group < 1 || (is_known(from[1]) && (from[1].value % group != 0 || (is_known(weights[0]) && from[1].value != weights[0].value)))) {
+  if (group < 1 || (is_known(from[1]) && (from[1].value % group != 0 || group > std::max<int64_t>(from[1].value, 1) ||
+                                         (is_known(weights[0]) && from[1].value != weights[0].value)))) {
     return make_status(Code::malformed, "group {}: X has dims {}, W dims {}", group, describe(from), describe(weights));
   }
   Shape shape = {from[0], product(weights[1], dim_of(group))};

@@ -34,9 +34,8 @@ Result<Tensor> part_of(OpContext& context, const Tensor& from, int axis, int64_t
 Result<std::vector<int>> normalize_axes(std::span<const int64_t> axes, int rank);
 // The product of dims from `begin` to `end`; they are a tensor's, so it fits.
 int64_t product(std::span<const int64_t> dims, int begin, int end);
-// The next index in row-major order; false behind the last.
+// The next index in row-major order; behind the last false, and the first again.
 bool next_index(Dims& index, std::span<const int64_t> dims);
-
 
 // The only element of a tensor input, as T, from any integer or float type. Errors: malformed.
 Result<double> number_input(const OpContext& context, int index);

@@ -1,9 +1,9 @@
 // AffineGrid and GridSample.
 #include <algorithm>
-#include <cstring>
 
 #include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
+#include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
 namespace {
@@ -15,6 +15,7 @@ Status affine_grid(OpContext& context) {
   if (size.size() != 4 && size.size() != 5) {
     return make_status(Code::malformed, "size: want 4 or 5 numbers, got {}", size.size());
   }
+  if (*std::ranges::min_element(size) < 0) return make_status(Code::malformed, "size [{}]: want none below 0", fmt::join(size, ", "));
   const auto axes = static_cast<int64_t>(size.size()) - 2;
   HR_RETURN_IF_ERROR(want_dims(*theta, {size[0], axes, axes + 1}, "theta"));
   const Dims spatial(size.begin() + 2, size.end());
@@ -196,12 +197,9 @@ Status grid_sample(OpContext& context) {
   };
   if (how.mode == Mode::nearest) {
     // One element or none, of any type.
-    const size_t bytes = dtype_bytes(x->dtype());
     return for_points([&](int64_t n, int64_t p, const Samples& samples) {
       for (int64_t c = n * channels; !samples.list.empty() && c < (n + 1) * channels; ++c) {
-        const int64_t from = c * size + samples.list.front().first, to = c * points + p;
-        if (x->dtype() == DType::string) output->data<std::string>()[to] = x->data<std::string>()[from];
-        else std::memcpy(output->raw() + static_cast<size_t>(to) * bytes, x->raw() + static_cast<size_t>(from) * bytes, bytes);
+        copy_elements(*output, c * points + p, *x, c * size + samples.list.front().first);
       }
     });
   }

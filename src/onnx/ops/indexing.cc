@@ -9,10 +9,10 @@
 namespace headrace::onnx {
 namespace {
 
-// Errors: malformed outside [-length, length).
+// Errors: invalid_argument outside [-length, length), as compiled gathers say it: an index is a value, not a model's form.
 Result<int64_t> place_of(int64_t index, int64_t length) {
   if (index < -length || index >= length)
-    return error(Code::malformed, "index: want {} to {}, got {}", -length, length - 1, index);
+    return error(Code::invalid_argument, "index: want {} to {}, got {}", -length, length - 1, index);
   return index < 0 ? index + length : index;
 }
 
@@ -236,7 +236,7 @@ Status tensor_scatter(OpContext& context) {
   wanted[static_cast<size_t>(axis)] = length;
   if (length > most) return make_status(Code::malformed, "an update of length {} for a cache of {}", length, most);
   HR_RETURN_IF_ERROR(check_updates(*cache, *update, wanted));
-  Dims starts(static_cast<size_t>(cache->dim(0)), 0);
+  Dims starts;  // empty: at the first place
   if (context.has_input(2)) {
     HR_ASSIGN_OR_RETURN(starts, context.integers(2));
     if (std::ssize(starts) != cache->dim(0))
@@ -251,9 +251,9 @@ Status tensor_scatter(OpContext& context) {
   const int64_t outer = product(wanted, 0, axis), inner = product(wanted, axis + 1, cache->rank()),
                 per_batch = outer / cache->dim(0);
   for (int64_t o = 0; o < outer; ++o) {
-    const int64_t start = starts[static_cast<size_t>(o / per_batch)];
+    const int64_t start = starts.empty() ? 0 : starts[static_cast<size_t>(o / per_batch)];
     if (start < 0 || (mode == "linear" && start > most - length)) {
-      return make_status(Code::malformed, "write_indices: {} for {} of {} places", start, length, most);
+      return make_status(Code::invalid_argument, "write_indices: {} for {} of {} places", start, length, most);
     }
     for (int64_t i = 0; i < length; ++i) {
       copy_elements(output, (o * most + (start % most + i) % most) * inner, *update, (o * length + i) * inner, inner);

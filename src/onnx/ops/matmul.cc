@@ -59,6 +59,7 @@ Status gemm(OpContext& context) {
     HR_ASSIGN_OR_RETURN(const Numbers<W> y, Numbers<W>::of(*b));
     HR_ASSIGN_OR_RETURN(const Numbers<W> bias, numbers<W>(context, 2, true));
     HR_ASSIGN_OR_RETURN(std::vector<W> product, buffer<W>(context, dims));
+    if (product.empty()) return put(context, 0, a->dtype(), dims, product);
     const std::vector<W> left = matrix(x.data(), m, k, a_transposed != 0), right = matrix(y.data(), k, n, b_transposed != 0);
     gemm_add(m, n, k, left.data(), right.data(), product.data());
     // Integers as signed ones, for products with the float factors.

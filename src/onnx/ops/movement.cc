@@ -85,7 +85,7 @@ Result<Dims> equal_parts(int64_t length, int64_t count, bool last_may_be_shorter
   if (count < 1) return error(Code::malformed, "want at least one part, got {}", count);
   if (!last_may_be_shorter && length % count != 0)
     return error(Code::malformed, "{} does not split into {} equal parts", length, count);
-  const int64_t most = (length + count - 1) / count;
+  const int64_t most = length / count + (length % count != 0 ? 1 : 0);
   Dims lengths;
   for (int64_t left = length; count > 0; --count) {
     lengths.push_back(std::min(most, left));
@@ -342,12 +342,12 @@ Status depth_to_space(OpContext& context) {
   const int64_t b = given.size, depth = input.dim(1) / (b * b);
   if (input.dim(1) % (b * b) != 0) return make_status(Code::malformed, "{} channels in blocks of {} x {}", input.dim(1), b, b);
   const int64_t n = input.dim(0), h = input.dim(2), w = input.dim(3);
-  const Tensor split = input.reshaped(given.columns_first ? Dims{n, depth, b, b, h, w} : Dims{n, b, b, depth, h, w});
+  const Dims blocks = given.columns_first ? Dims{n, depth, b, b, h, w} : Dims{n, b, b, depth, h, w};
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(blocks));
+  const Tensor split = input.reshaped(blocks);
   const std::vector<int> perm = given.columns_first ? std::vector<int>{0, 1, 4, 2, 5, 3} : std::vector<int>{0, 3, 4, 1, 5, 2};
   HR_ASSIGN_OR_RETURN(const Tensor moved, transposed(context, split, perm));
-  const Dims dims = {n, depth, h * b, w * b};
-  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
-  context.set(0, moved.reshaped(dims));
+  context.set(0, moved.reshaped({n, depth, h * b, w * b}));
   return {};
 }
 
@@ -359,10 +359,10 @@ Status space_to_depth(OpContext& context) {
     return make_status(Code::malformed, "[{}] in blocks of {} x {}", fmt::join(input.dims(), ", "), b, b);
   }
   const std::vector<int> perm = given.columns_first ? std::vector<int>{0, 1, 3, 5, 2, 4} : std::vector<int>{0, 3, 5, 1, 2, 4};
-  const Dims dims = {n, c * b * b, h, w};
-  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
-  HR_ASSIGN_OR_RETURN(const Tensor moved, transposed(context, input.reshaped({n, c, h, b, w, b}), perm));
-  context.set(0, moved.reshaped(dims));
+  const Dims blocks = {n, c, h, b, w, b};
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(blocks));
+  HR_ASSIGN_OR_RETURN(const Tensor moved, transposed(context, input.reshaped(blocks), perm));
+  context.set(0, moved.reshaped({n, c * b * b, h, w}));
   return {};
 }
 

@@ -39,7 +39,7 @@ Status batch_normalization(OpContext& context) {
   }
   // One-dimensional data are one channel.
   const int64_t batch = x->dim(0), channels = x->rank() > 1 ? x->dim(1) : 1,
-                size = x->rank() > 1 ? product(std::span(x->dims()).subspan(2)) : 1;
+                size = x->rank() > 1 ? product(std::span(x->dims()).subspan(2)) : 1, images = x->elements() == 0 ? 0 : batch;
   Numbers<double> per_channel[4];
   for (int i = 0; i < 4; ++i) {
     HR_ASSIGN_OR_RETURN(const Tensor* own, context.input(i + 1));
@@ -56,11 +56,11 @@ Status batch_normalization(OpContext& context) {
       if (training != 0) {
         double sum = 0, squares = 0;
         const auto count = static_cast<double>(batch * size);
-        for (int64_t n = 0; n < batch; ++n) {
+        for (int64_t n = 0; n < images; ++n) {
           for (int64_t i = 0; i < size; ++i) sum += from[(n * channels + c) * size + i];
         }
         const double own = sum / count;
-        for (int64_t n = 0; n < batch; ++n) {
+        for (int64_t n = 0; n < images; ++n) {
           for (int64_t i = 0; i < size; ++i) {
             squares += (from[(n * channels + c) * size + i] - own) * (from[(n * channels + c) * size + i] - own);
           }
@@ -71,7 +71,7 @@ Status batch_normalization(OpContext& context) {
         variance = squares / count;
       }
       const double factor = per_channel[0][c] / std::sqrt(variance + epsilon), bias = per_channel[1][c];
-      for (int64_t n = 0; n < batch; ++n) {
+      for (int64_t n = 0; n < images; ++n) {
         for (int64_t i = 0; i < size; ++i) {
           const int64_t at = (n * channels + c) * size + i;
           y[static_cast<size_t>(at)] = static_cast<W>((from[at] - mean) * factor + bias);
@@ -252,7 +252,7 @@ Status lp_normalization(OpContext& context) {
   return compute(x->dtype(), [&]<class W>() -> Status {
     HR_ASSIGN_OR_RETURN(const Numbers<W> from, Numbers<W>::of(*x));
     HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, x->dims()));
-    for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t o = 0; !y.empty() && o < outer; ++o) {
       for (int64_t i = 0; i < inner; ++i) {
         double norm = 0;
         for (int64_t k = 0; k < length; ++k) {

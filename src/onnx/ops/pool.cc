@@ -53,7 +53,7 @@ void for_windows(const Tensor& x, const Window& window, F&& f) {
   int64_t to = 0;
   for (int64_t c = 0; positions > 0 && c < x.dim(0) * x.dim(1); ++c) {
     Dims position(window.rank(), 0);
-    for (int64_t p = 0; p < positions; ++p, advance(position, window.output)) f(c * size, position, to++);
+    for (int64_t p = 0; p < positions; ++p, next_index(position, window.output)) f(c * size, position, to++);
   }
 }
 

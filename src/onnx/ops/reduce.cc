@@ -280,7 +280,7 @@ Status running(OpContext& context) {
   return typed(dispatch_number(input->dtype(),
                                [&, outer = outer, length = length, inner = inner]<class T>() {
                                  using A = Sum<T>;
-                                 for (int64_t o = 0; o < outer; ++o) {
+                                 for (int64_t o = 0; output->elements() > 0 && o < outer; ++o) {
                                    for (int64_t i = 0; i < inner; ++i) {
                                      const int64_t start = o * length * inner + i;
                                      A sum = Op::template start<A>;

@@ -12,7 +12,7 @@
 namespace headrace::onnx {
 namespace {
 
-constexpr int64_t kMaxTaps = int64_t{1} << 24;  // of one output element
+constexpr int64_t kMaxTaps = int64_t{1} << 20, kMaxAllTaps = int64_t{1} << 24;  // of one output place along an axis, of all
 
 enum class Mode : uint8_t { nearest, linear, cubic };
 
@@ -73,6 +73,9 @@ struct Tap {
 
 // What an output coordinate takes from the input; indices outside count as the edge's.
 std::vector<Tap> taps_of(const Axis& axis, const Options& options, double x) {
+  // A region of interest may lie anywhere: further out than this an index and the next are one number, and nothing else is inside.
+  constexpr double kFar = 0x1p40;
+  x = std::clamp(x, -kFar, kFar);
   const auto inside = [&](double index) {
     return static_cast<int64_t>(std::clamp(index, 0.0, static_cast<double>(axis.from - 1)));
   };
@@ -152,9 +155,11 @@ Status resize_with(OpContext& context, const Tensor& input, const std::vector<Ax
   for (const Axis& axis : axes) {
     dims.push_back(axis.to);
     if (axis.from == 0 && axis.to > 0) return make_status(Code::malformed, "an axis of 0 cannot become {} long", axis.to);
-    if (options.antialias && axis.to > 0 && 4 / std::min(axis.scale, 1.0) > static_cast<double>(kMaxTaps)) {
-      return make_status(Code::resource_exhausted, "a scale of {} with antialias", axis.scale);
+    const double taps = options.antialias && axis.to > 0 ? 4 / std::min(axis.scale, 1.0) : 0;
+    if (taps > static_cast<double>(kMaxTaps) || taps * static_cast<double>(axis.to) > static_cast<double>(kMaxAllTaps)) {
+      return make_status(Code::resource_exhausted, "a scale of {} with antialias for a length of {}", axis.scale, axis.to);
     }
+    HR_RETURN_IF_ERROR(context.graphs().charge(static_cast<uint64_t>(taps) * sizeof(Tap)));
   }
   HR_ASSIGN_OR_RETURN(Tensor* output, make_for(context, 0, input, dims));
   if (output->elements() == 0) return {};

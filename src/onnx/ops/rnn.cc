@@ -63,7 +63,7 @@ struct Recurrence {
   bool batch_first, first_backward;  // the first direction runs backward; a second one always does
   float clip;                        // 0: none
   std::vector<Activation> activations;  // those of one direction behind those of the other
-  std::vector<int64_t> lengths;         // of each sequence
+  std::vector<int64_t> lengths;         // of each sequence; empty: all are `steps` long
 
   template <class W>
   W clipped(W x) const {
@@ -118,7 +118,6 @@ Result<Recurrence> recurrence(const OpContext& context, int64_t gates, const std
     HR_ASSIGN_OR_RETURN(const Tensor* bias, context.input(3));
     HR_RETURN_IF_ERROR(want_dims(*bias, {r.directions, 2 * gates * r.hidden}, "B"));
   }
-  r.lengths.assign(static_cast<size_t>(r.batch), r.steps);
   if (context.has_input(4)) {
     HR_ASSIGN_OR_RETURN(r.lengths, context.integers(4));
     if (static_cast<int64_t>(r.lengths.size()) != r.batch) {
@@ -185,7 +184,7 @@ std::vector<W> transposed(const W* from, int64_t rows, int64_t columns) {
 template <class W, class Step>
 void run_sequence(const Recurrence& r, const Weights<W>& all, int64_t direction, int64_t b, const std::vector<W>& turned_w,
                   std::vector<W>& y, std::vector<W>& last, Step&& step) {
-  const int64_t rows = r.gates * r.hidden, length = r.lengths[static_cast<size_t>(b)];
+  const int64_t rows = r.gates * r.hidden, length = r.lengths.empty() ? r.steps : r.lengths[static_cast<size_t>(b)];
   std::vector<W> h(static_cast<size_t>(r.hidden), 0), x(static_cast<size_t>(rows));
   if (!all.h0.empty()) std::copy_n(all.h0.data() + r.state_at(direction, b), r.hidden, h.begin());
   const bool backward = direction == 1 || r.first_backward;
@@ -225,7 +224,7 @@ Status rnn(OpContext& context) {
     for (int64_t d = 0; d < r.directions; ++d) {
       const std::vector<W> turned = transposed(all.w.data() + d * r.hidden * r.inputs, r.hidden, r.inputs);
       const Activation& f = r.activations[static_cast<size_t>(d)];
-      for (int64_t b = 0; b < r.batch; ++b) {
+      for (int64_t b = 0; !last.empty() && b < r.batch; ++b) {
         run_sequence(r, all, d, b, turned, y, last, [&](const std::vector<W>& x, std::vector<W>& h) {
           const std::vector<W> part = recurrent_part(r, all, d, h, 0, r.hidden);
           for (size_t i = 0; i < h.size(); ++i) h[i] = f(r.clipped(x[i] + part[i]));
@@ -252,7 +251,7 @@ Status gru(OpContext& context) {
       const std::vector<W> turned = transposed(all.w.data() + d * rows * r.inputs, rows, r.inputs);
       const Activation& f = r.activations[static_cast<size_t>(2 * d)];
       const Activation& g = r.activations[static_cast<size_t>(2 * d + 1)];
-      for (int64_t b = 0; b < r.batch; ++b) {
+      for (int64_t b = 0; !last.empty() && b < r.batch; ++b) {
         run_sequence(r, all, d, b, turned, y, last, [&](const std::vector<W>& x, std::vector<W>& h) {
           const std::vector<W> gates = recurrent_part(r, all, d, h, 0, 2 * r.hidden);
           std::vector<W> update(n), reset(n), kept = h;
@@ -297,7 +296,7 @@ Status lstm(OpContext& context) {
       const std::vector<W> turned = transposed(all.w.data() + d * rows * r.inputs, rows, r.inputs);
       const Activation* act = r.activations.data() + 3 * d;
       const W* p = peepholes.empty() ? none.data() : peepholes.data() + d * 3 * r.hidden;
-      for (int64_t b = 0; b < r.batch; ++b) {
+      for (int64_t b = 0; !last.empty() && b < r.batch; ++b) {
         std::vector<W> c(n, 0);
         if (!c0.empty()) std::copy_n(c0.data() + r.state_at(d, b), r.hidden, c.begin());
         run_sequence(r, all, d, b, turned, y, last, [&](const std::vector<W>& x, std::vector<W>& h) {

@@ -7,7 +7,8 @@
 namespace headrace::onnx {
 namespace {
 
-constexpr int64_t kMostBins = int64_t{1} << 20;  // on one side of a pooled region
+constexpr int64_t kMostBins = int64_t{1} << 20;     // on one side of a pooled region
+constexpr int64_t kMostSamples = int64_t{1} << 24;  // of all regions in all their bins
 
 Status want_batch(int64_t index, int64_t batch) {
   if (index >= 0 && index < batch) return {};
@@ -117,7 +118,7 @@ Status roi_align(OpContext& context) {
     return make_status(Code::malformed, "coordinate_transformation_mode: want half_pixel or output_half_pixel, got {}",
                        transform);
   }
-  if (rows < 1 || columns < 1 || rows > kMostBins || columns > kMostBins || ratio < 0 || ratio > 4096) {
+  if (rows < 1 || columns < 1 || rows > kMostBins || columns > kMostBins || ratio < 0) {
     return make_status(Code::malformed, "output_height {}, output_width {}, sampling_ratio {}", rows, columns, ratio);
   }
   const int64_t batch = x->dim(0), channels = x->dim(1), height = x->dim(2), width = x->dim(3);
@@ -129,6 +130,7 @@ Status roi_align(OpContext& context) {
     HR_ASSIGN_OR_RETURN(std::vector<W> y, buffer<W>(context, dims));
     const bool half = transform == "half_pixel";
     const W shift = half ? W(0.5) : W{0};
+    int64_t left = kMostSamples / (rows * columns);  // in each bin
     for (int64_t r = 0; r < dims[0]; ++r) {
       const W* roi = regions.data() + r * 4;
       const int64_t image = images->data<int64_t>()[r];
@@ -142,10 +144,14 @@ Status roi_align(OpContext& context) {
       const W bin_h = roi_h / static_cast<W>(rows), bin_w = roi_w / static_cast<W>(columns);
       const int64_t grid_h = ratio > 0 ? ratio : saturated<int32_t>(std::ceil(bin_h)),
                     grid_w = ratio > 0 ? ratio : saturated<int32_t>(std::ceil(bin_w));
-      if (grid_h > 4096 || grid_w > 4096) {
-        return make_status(Code::resource_exhausted, "a region of {} by {} samples in a bin", grid_h, grid_w);
+      const bool fits = grid_h <= kMostSamples && grid_w <= kMostSamples;
+      const int64_t samples = fits ? std::max<int64_t>(grid_h, 0) * std::max<int64_t>(grid_w, 0) : 0;
+      if (!fits || samples > left) {
+        return make_status(Code::resource_exhausted, "region {}: {} by {} bins with {} by {} samples each: want {} in all regions", r, rows,
+                           columns, grid_h, grid_w, kMostSamples);
       }
-      const int64_t count = std::max<int64_t>(std::max<int64_t>(grid_h, 0) * std::max<int64_t>(grid_w, 0), 1);
+      left -= samples;
+      const int64_t count = std::max<int64_t>(samples, 1);
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
           for (int64_t c = 0; c < channels; ++c) y[static_cast<size_t>(((r * channels + c) * rows + i) * columns + j)] = 0;

@@ -74,7 +74,7 @@ Status eye_like(OpContext& context) {
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, dtype, input->dims()));
   const int64_t rows = input->dim(0), columns = input->dim(1);
   const bool known = dispatch_real(dtype, [&]<class T>() {
-    for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t row = 0; columns > 0 && row < rows; ++row) {
       if (k > -columns - rows && k < columns && row + k >= 0 && row + k < columns)
         output->data<T>()[row * columns + row + k] = from_double<T>(1);
     }

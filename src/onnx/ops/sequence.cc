@@ -134,6 +134,7 @@ Status split_to_sequence(OpContext& context) {
       HR_ASSIGN_OR_RETURN(each, integer_input(context, 1));
     }
     if (each < 1) return make_status(Code::malformed, "split: want at least 1, got {}", each);
+    HR_RETURN_IF_ERROR(context.graphs().charge(static_cast<uint64_t>(length / each) * sizeof(Tensor)));
     for (int64_t left = length; left > 0; left -= lengths.back()) lengths.push_back(std::min(each, left));
   }
   Sequence sequence{input->dtype(), {}};

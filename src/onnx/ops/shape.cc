@@ -105,11 +105,13 @@ Status squeeze(OpContext& context) {
 Status unsqueeze(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* input, context.input(0));
   HR_ASSIGN_OR_RETURN(const Dims listed, axes_of(context));
+  if (listed.size() > kMaxTensorRank) return make_status(Code::malformed, "axes: want {} at most, got {}", kMaxTensorRank, listed.size());
   const int rank = input->rank() + static_cast<int>(listed.size());
   HR_ASSIGN_OR_RETURN(const std::vector<int> axes, normalize_axes(listed, rank));
   Dims dims;
   auto rest = input->dims().begin();
   for (int axis = 0; axis < rank; ++axis) dims.push_back(std::ranges::find(axes, axis) != axes.end() ? 1 : *rest++);
+  HR_ASSIGN_OR_RETURN([[maybe_unused]] const int64_t count, count_elements(dims));
   context.set(0, input->reshaped(dims));
   return {};
 }
@@ -146,6 +148,7 @@ Status infer_reshape(InferContext& context) {
   Shape shape(rank);
   size_t open = rank;
   bool sure = true;  // that no other element is 0 or -1
+  bool zero = false;
   const auto wrong = [&](std::string_view why) {
     return make_status(Code::malformed, "dims {} as {}: {}", x.shape ? describe(*x.shape) : "?", describe(shape), why);
   };
@@ -160,10 +163,12 @@ Status infer_reshape(InferContext& context) {
     } else if (element.number && *element.number < 0) {
       return wrong("dims below 0");
     } else {
+      if (element.number == 0) zero = true;
       shape[i] = dim_of(element);
       sure = sure && (element.number || !element.symbol.empty());
     }
   }
+  if (zero && open != rank) return wrong("both 0 and -1");
   if (x.shape && open != rank) {
     // What stays the same cancels out, unknown dims that are copied too.
     Shape from, others;
@@ -235,7 +240,7 @@ Status infer_unsqueeze(InferContext& context) {
   HR_ASSIGN_OR_RETURN(const TensorFact x, context.input(0));
   HR_ASSIGN_OR_RETURN(const std::optional<Dims> listed, infer_axes(context));
   std::optional<Shape> shape;
-  if (x.shape && listed) {
+  if (x.shape && listed && listed->size() <= kMaxTensorRank) {
     const int rank = static_cast<int>(x.shape->size() + listed->size());
     HR_ASSIGN_OR_RETURN(const std::vector<int> axes, normalize_axes(*listed, rank));
     shape = Shape();

@@ -136,6 +136,7 @@ Status stft(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Numbers<double> x, Numbers<double>::of(*signal));
   HR_ASSIGN_OR_RETURN(const Numbers<double> weights, numbers<double>(context, 2, true));
   HR_ASSIGN_OR_RETURN(std::vector<double> y, buffer<double>(context, result));
+  if (y.empty()) return put(context, 0, signal->dtype(), result, y);
   const std::vector<Complex> roots = roots_of(static_cast<size_t>(length), false);
   std::vector<Complex> from(static_cast<size_t>(length)), to(from.size());
   double* out = y.data();
@@ -255,7 +256,7 @@ Status infer_dft(InferContext& context) {
         HR_ASSIGN_OR_RETURN(length, context.integer_input(1));
         if (!length) dim = {};
       } else if (is_known(dim)) {
-        length = to_real ? 2 * (dim.value - 1) : dim.value;
+        length = to_real ? 2 * (std::min(dim.value, kMaxElements) - 1) : dim.value;
       } else if (onesided != 0) {
         dim = {};
       }

@@ -88,7 +88,7 @@ Status log_loss(OpContext& context, DType dtype, const Dims& dims, const W* scor
   Status status;
   const bool known = dispatch<int32_t, int64_t>(labels->dtype(), [&]<class L>() {
     const L* label = labels->data<L>();
-    for (int64_t n = 0; n < batch; ++n) {
+    for (int64_t n = 0; !losses.empty() && n < batch; ++n) {
       for (int64_t i = 0; i < rest; ++i) {
         const int64_t at = n * rest + i, c = label[at];
         if (ignores && c == ignored) continue;

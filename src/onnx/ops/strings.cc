@@ -182,7 +182,7 @@ Status count_grams(OpContext& context, const Grams& grams, const std::vector<T>&
   const int64_t rows = batched ? input.dim(0) : 1, length = input.rank() == 0 ? 1 : input.dim(input.rank() - 1);
   const int64_t columns = grams.num_columns();
   HR_ASSIGN_OR_RETURN(Tensor* output, context.make(0, DType::f32, batched ? Dims{rows, columns} : Dims{columns}));
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = 0; output->elements() > 0 && row < rows; ++row) {
     std::vector<int64_t> counts(grams.columns.size(), 0);
     for (int64_t size = grams.shortest; size <= std::min(grams.longest, length); ++size) {
       const auto& own = known[static_cast<size_t>(size)];

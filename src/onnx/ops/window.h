@@ -5,6 +5,7 @@
 
 #include "onnx/infer.h"
 #include "onnx/ops/arithmetic.h"
+#include "onnx/ops/elements.h"
 
 namespace headrace::onnx {
 
@@ -126,14 +127,6 @@ inline Result<Shape> infer_windows(const NodeReader& context, std::span<const Di
   return output;
 }
 
-// Adds one to the last axis of an index within `dims`, carrying over.
-inline void advance(Dims& index, const Dims& dims) {
-  for (size_t i = index.size(); i-- > 0;) {
-    if (++index[i] < dims[i]) return;
-    index[i] = 0;
-  }
-}
-
 // The index of element `at` within `dims`.
 inline Dims index_of(int64_t at, const Dims& dims) {
   Dims index(dims.size());
@@ -151,9 +144,9 @@ inline void tap_offsets(const Window& window, int64_t first, int64_t count, std:
   offsets.resize(static_cast<size_t>(window.taps() * count));
   Dims tap(rank, 0);
   auto to = offsets.begin();
-  for (int64_t t = 0; t < window.taps(); ++t, advance(tap, window.kernel)) {
+  for (int64_t t = 0; t < window.taps(); ++t, next_index(tap, window.kernel)) {
     Dims position = index_of(first, window.output);
-    for (int64_t p = 0; p < count; ++p, advance(position, window.output)) {
+    for (int64_t p = 0; p < count; ++p, next_index(position, window.output)) {
       int64_t offset = 0;
       for (size_t i = 0; i < rank; ++i) {
         const int64_t at = position[i] * window.strides[i] + tap[i] * window.dilations[i] - window.begin[i];

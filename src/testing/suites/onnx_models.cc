@@ -27,7 +27,9 @@ template <class T>
 Tensor make_tensor(const json& row) {
   Tensor tensor(onnx::DTypeOf<T>::value, row.at("shape").get<onnx::Dims>());
   const json& data = row.at("data");
-  if (static_cast<int64_t>(data.size()) != tensor.elements()) throw std::runtime_error("a case whose data are not as many as its shape says");
+  if (static_cast<int64_t>(data.size()) != tensor.elements()) {
+    throw std::runtime_error("a case whose data are not as many as its shape says");
+  }
   for (size_t i = 0; i < data.size(); ++i) tensor.data<T>()[i] = data[i].get<T>();
   return tensor;
 }

@@ -1,0 +1,6 @@
+#pragma once
+#include "kernels/cuda/launch.cuh"
+
+namespace headrace::cuda {
+KernelRows attention_rows();
+}
