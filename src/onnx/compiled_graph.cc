@@ -73,42 +73,26 @@ Tensor copy_of(const TensorView& view) {
 
 }  // namespace
 
-Value Scope::read(const std::vector<Value>& values, int id) const {
-  if (id < 0) return {};
-  const Value& value = values[static_cast<size_t>(id)];
-  const Tensor* initial = initializers[static_cast<size_t>(id)].get();
-  return !value.has_value() && initial != nullptr ? Value(*initial) : value;
-}
-
 // ---- a section
 
 Section::~Section() = default;
 
-Section::Section(const Scope& scope, SessionRuntime& runtime, std::vector<int> steps, std::vector<int> outputs, int depth)
+Section::Section(const Scope& scope, SessionRuntime& runtime, std::vector<int> steps, std::vector<int> outputs, int depth, Facts& before)
     : scope_(scope), runtime_(runtime), steps_(std::move(steps)), outputs_(std::move(outputs)), depth_(depth) {
-  std::vector<bool> seen(scope.names.size(), false), given(scope.names.size(), false);
-  for (const int id : scope.inputs) given[static_cast<size_t>(id)] = true;
+  std::set<int> seen, written;
   const auto need = [&](int value) {
-    if (value < 0 || seen[static_cast<size_t>(value)]) return;
-    seen[static_cast<size_t>(value)] = true;
-    // An initializer may be an input's default: what the run gives then counts.
-    if (scope.initializers[static_cast<size_t>(value)] == nullptr || given[static_cast<size_t>(value)]) inputs_.push_back(value);
+    if (value < 0 || written.contains(value) || !seen.insert(value).second) return;
+    const ValueFact& fact = before[value];
+    if (fact.constant) known_.emplace(value, fact);
+    else inputs_.push_back(value);
   };
-  std::vector<bool> written(scope.names.size(), false);
   for (const int index : steps_) {
-    const Scope::Step& step = scope.steps[static_cast<size_t>(index)];
-    for (const std::vector<int>* list : {&step.inputs, &step.captures}) {
-      for (const int value : *list) {
-        if (value >= 0 && !written[static_cast<size_t>(value)]) need(value);
-      }
-    }
-    for (const int value : step.outputs) {
-      if (value >= 0) written[static_cast<size_t>(value)] = true;
-    }
+    const Scope::Step& step = scope.step(index);
+    std::ranges::for_each(step.inputs, need);
+    std::ranges::for_each(step.captures, need);
+    written.insert(step.outputs.begin(), step.outputs.end());
   }
-  for (const int value : outputs_) {
-    if (!written[static_cast<size_t>(value)]) need(value);
-  }
+  std::ranges::for_each(outputs_, need);
 }
 
 // Types of the inputs, one behind the other.
@@ -117,7 +101,7 @@ std::string Section::key_of(const std::vector<Value>& values) const {
   for (const int id : inputs_) {
     const Value& value = values[static_cast<size_t>(id)];
     const Tensor* tensor = value.tensor();
-    const bool by_default = !value.has_value() && scope_.initializers[static_cast<size_t>(id)] != nullptr;
+    const bool by_default = !value.has_value() && scope_.initializer(id) != nullptr;
     key += static_cast<char>(tensor != nullptr ? static_cast<int>(tensor->dtype()) : value.has_value() ? 125 : by_default ? 126 : 127);
     if (tensor == nullptr) continue;
     key += static_cast<char>(tensor->rank());
@@ -134,10 +118,10 @@ Result<std::shared_ptr<Section::Plan>> Section::plan_for(const std::vector<Value
     std::rotate(found, found + 1, plans_.end());
     return plans_.back().second;
   }
-  std::vector<ValueFact> facts(scope_.names.size());
-  for (const int id : inputs_) facts[static_cast<size_t>(id)] = plan_fact_of(values[static_cast<size_t>(id)]);
-  HR_ASSIGN_OR_RETURN(std::shared_ptr<Plan> plan, compile(std::move(facts), Purpose::run));
-  plan->share = runtime_.count_plan(std::ssize(steps_) + kPlanNodes);
+  std::map<int, ValueFact> given;
+  for (const int id : inputs_) given[id] = plan_fact_of(values[static_cast<size_t>(id)]);
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<Plan> plan, compile(std::move(given), Purpose::run));
+  plan->share = runtime_.count_plan(plan->num_steps + kPlanNodes);
   const auto too_many = [&] { return runtime_.planned_nodes() > kMaxPlannedNodes; };
   while (!plans_.empty() && (plans_.size() >= kMaxPlans || too_many())) plans_.erase(plans_.begin());
   if (depth_ == 0 || !too_many()) plans_.emplace_back(key, plan);
@@ -165,11 +149,12 @@ bool holds_tensors(std::span<const ValueFact> inputs, std::span<const ValueFact>
          });
 }
 
-// Of the values that a step lists.
-std::vector<ValueFact> facts_of(const std::vector<int>& ids, const std::vector<ValueFact>& facts) {
-  std::vector<ValueFact> listed;
-  for (const int id : ids) listed.push_back(id < 0 ? ValueFact{.left_out = true} : facts[static_cast<size_t>(id)]);
-  return listed;
+// Which branch of an If is taken, where that is known.
+std::optional<size_t> taken_branch(const Scope::Step& step, Facts& facts) {
+  if (step.branches.empty() || step.inputs.empty()) return std::nullopt;
+  const ValueFact& condition = facts[step.inputs[0]];
+  const Result<bool> taken = condition.constant ? truth_of(*condition.constant) : error(Code::invalid_argument, "not known");
+  return taken ? std::optional<size_t>(*taken ? 0 : 1) : std::nullopt;
 }
 
 }  // namespace
@@ -177,89 +162,96 @@ std::vector<ValueFact> facts_of(const std::vector<int>& ids, const std::vector<V
 // Which steps of a section go where. Host steps are in the plan.
 struct Section::Division {
   enum class Part : uint8_t { outside, program, host, rest };
-  std::vector<Part> parts;  // by value: what gives it
+  std::map<int, Part> parts;  // by value: what gives it
   std::vector<int> program_steps, rest_steps;
+
+  Part part_of(int id) const {
+    const auto found = parts.find(id);
+    return found == parts.end() ? Part::outside : found->second;
+  }
+  bool is_late(int id) const { return part_of(id) == Part::host || part_of(id) == Part::rest; }
 };
 
-Result<std::string> Section::why_on_host(const Scope::Step& step, std::vector<ValueFact>& facts) const {
+Result<std::string> Section::why_on_host(const Scope::Step& step, Facts& facts) const {
+  if (!step.branches.empty()) return std::string("its condition depends on data");
   if (!step.graphs.empty()) return std::string("holds graphs");
-  const std::vector<ValueFact> inputs = facts_of(step.inputs, facts);
+  const std::vector<ValueFact> inputs = facts.list(step.inputs);
   const auto outputs = infer_node(*step.node, step.opset, inputs);
-  if (!outputs) return tl::unexpected(outputs.error().with_context(step.describe()));
+  if (!outputs) return tl::unexpected(outputs.error().with_context(scope_.describe(step)));
   bool known = std::ranges::all_of(inputs, [](const ValueFact& fact) { return fact.left_out || is_static(fact); });
   for (size_t i = 0; i < step.outputs.size(); ++i) {
     if (step.outputs[i] < 0) continue;
-    facts[static_cast<size_t>(step.outputs[i])] = (*outputs)[i];
+    facts.set(step.outputs[i], (*outputs)[i]);
     known = known && is_static((*outputs)[i]);
   }
   if (known) return std::string();
   std::string reason = "types that depend on data, or that no program holds";
-  if (runtime_.options().strict && !holds_tensors(inputs, *outputs)) return tl::unexpected(refuse_reference(step.describe(), reason));
+  if (runtime_.options().strict && !holds_tensors(inputs, *outputs)) {
+    return tl::unexpected(refuse_reference(scope_.describe(step), reason));
+  }
   return reason;
 }
 
-Result<Section::Division> Section::divide(std::vector<ValueFact>& facts, Plan& plan) const {
+Status Section::divide(int index, Facts& facts, Division& division, Plan& plan) const {
   using Part = Division::Part;
-  Division division{.parts = std::vector<Part>(scope_.names.size(), Part::outside)};
-  const auto is_late = [&](int id) {
-    if (id < 0) return false;
-    const Part part = division.parts[static_cast<size_t>(id)];
-    return part == Part::host || part == Part::rest;
-  };
-  for (const int index : steps_) {
-    const Scope::Step& step = scope_.steps[static_cast<size_t>(index)];
-    Part part = Part::program;
-    std::string reason;
-    if (!std::ranges::any_of(step.inputs, is_late) && !std::ranges::any_of(step.captures, is_late)) {
-      HR_ASSIGN_OR_RETURN(reason, why_on_host(step, facts));
-      if (!reason.empty()) part = Part::host;
-    } else if (depth_ < kMaxSections) {
-      part = Part::rest;
-    } else {
-      part = Part::host;
-      reason = "behind too many nodes whose outputs depend on data";
-    }
-    for (const int id : step.outputs) {
-      if (id >= 0) division.parts[static_cast<size_t>(id)] = part;
-    }
-    if (part == Part::program) division.program_steps.push_back(index);
-    else if (part == Part::rest) division.rest_steps.push_back(index);
-    else plan.host_steps.push_back({index, std::move(reason)});
+  const Scope::Step& step = scope_.step(index);
+  const auto is_late = [&](int id) { return division.is_late(id); };
+  if (const std::optional<size_t> taken = taken_branch(step, facts)) {
+    for (const int inner : step.branches[*taken]) HR_RETURN_IF_ERROR(divide(inner, facts, division, plan));
+    return {};
   }
-  return division;
+  ++plan.num_steps;
+  Part part = Part::program;
+  std::string reason;
+  if (!std::ranges::any_of(step.inputs, is_late) && !std::ranges::any_of(step.captures, is_late)) {
+    HR_ASSIGN_OR_RETURN(reason, why_on_host(step, facts));
+    if (!reason.empty()) part = Part::host;
+  } else if (depth_ < kMaxSections) {
+    part = Part::rest;
+  } else {
+    part = Part::host;
+    reason = "behind too many nodes whose outputs depend on data";
+  }
+  for (const int id : step.outputs) {
+    if (id >= 0) division.parts[id] = part;
+  }
+  if (part == Part::program) division.program_steps.push_back(index);
+  else if (part == Part::rest) division.rest_steps.push_back(index);
+  else plan.host_steps.push_back({index, std::move(reason), {}});
+  return {};
 }
 
-Result<std::shared_ptr<Section::Plan>> Section::compile(std::vector<ValueFact> facts, Purpose purpose) {
-  std::vector<bool> given(scope_.names.size(), false);
-  for (const int id : inputs_) given[static_cast<size_t>(id)] = !facts[static_cast<size_t>(id)].left_out;
-  for (size_t id = 0; id < facts.size(); ++id) {
-    const Tensor* tensor = scope_.initializers[id].get();
-    if (tensor != nullptr && !given[id]) facts[id] = constant_fact(*tensor);
-  }
+Result<std::shared_ptr<Section::Plan>> Section::compile(std::map<int, ValueFact> given, Purpose purpose) {
+  given.insert(known_.begin(), known_.end());
+  Facts facts(scope_, std::move(given));
   auto plan = std::make_shared<Plan>();
-  HR_ASSIGN_OR_RETURN(Division division, divide(facts, *plan));
-  const auto given_by = [&](Division::Part part) {
-    return [&division, part](int id) { return division.parts[static_cast<size_t>(id)] == part; };
-  };
+  Division division;
+  for (const int index : steps_) HR_RETURN_IF_ERROR(divide(index, facts, division, *plan));
+  const auto given_by = [&](Division::Part part) { return [&division, part](int id) { return division.part_of(id) == part; }; };
   // What leaves the program: the section's outputs, and what host nodes and the rest read.
   std::vector<int> wanted = outputs_;
   if (!division.rest_steps.empty()) {
     std::vector<int> rest_outputs;
     std::ranges::copy_if(outputs_, std::back_inserter(rest_outputs), given_by(Division::Part::rest));
-    plan->rest = std::make_unique<Section>(scope_, runtime_, std::move(division.rest_steps), std::move(rest_outputs), depth_ + 1);
+    plan->rest = std::make_unique<Section>(scope_, runtime_, std::move(division.rest_steps), std::move(rest_outputs), depth_ + 1, facts);
     wanted.insert(wanted.end(), plan->rest->inputs_.begin(), plan->rest->inputs_.end());
   }
-  for (const HostStep& host : plan->host_steps) {
-    const Scope::Step& step = scope_.steps[static_cast<size_t>(host.index)];
+  for (HostStep& host : plan->host_steps) {
+    const Scope::Step& step = scope_.step(host.index);
     wanted.insert(wanted.end(), step.inputs.begin(), step.inputs.end());
     wanted.insert(wanted.end(), step.captures.begin(), step.captures.end());
+    std::vector<int> results = step.outputs;
+    std::erase(results, -1);
+    for (const std::vector<int>& branch : step.branches) {
+      host.branches.push_back(std::make_unique<Section>(scope_, runtime_, branch, results, depth_ + 1, facts));
+    }
   }
   std::ranges::sort(wanted);
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   std::erase(wanted, -1);
   std::vector<int> program_outputs;
   for (const int id : wanted) {
-    const ValueFact& fact = facts[static_cast<size_t>(id)];
+    const ValueFact& fact = facts[id];
     if (fact.constant) plan->constants.emplace_back(id, *fact.constant);
     else if (given_by(Division::Part::program)(id)) program_outputs.push_back(id);
   }
@@ -293,29 +285,29 @@ ConstantBytes bytes_of(const Tensor& tensor) {
 // The graph of a program over steps whose types are known: each is lowered to Headrace's ops, or left to the host.
 class ProgramBuilder {
  public:
-  // `facts`: by number of the scope. The program's inputs, its steps and the host's reasons go to `report`.
-  ProgramBuilder(const Scope& scope, const std::vector<ValueFact>& facts, ProgramReport& report)
-      : scope_(scope), facts_(facts), report_(report), built_(scope.names.size(), kNone) {}
+  // The program's inputs, its steps and the host's reasons go to `report`.
+  ProgramBuilder(const Scope& scope, Facts& facts, ProgramReport& report) : scope_(scope), facts_(facts), report_(report) {}
 
   // Errors: with the step.
   Status add(const Scope::Step& step) {
-    report_.steps.push_back(step.describe());
+    const std::string name = scope_.describe(step);
+    if (report_.steps.empty() || report_.steps.back() != name) report_.steps.push_back(name);
     if (std::ranges::all_of(step.outputs, [&](int id) { return id < 0 || fact(id).constant.has_value(); })) return {};
-    const std::vector<ValueFact> inputs = facts_of(step.inputs, facts_), outputs = facts_of(step.outputs, facts_);
-    auto made = lower(step, inputs, outputs);
+    const std::vector<ValueFact> inputs = facts_.list(step.inputs), outputs = facts_.list(step.outputs);
+    auto made = lower(step, name, inputs, outputs);
     if (!made) {
-      report_.host_reasons[step.describe()] = std::move(made.error());
-      made = leave_to_host(step, outputs);
+      report_.host_reasons[name] = std::move(made.error());
+      made = leave_to_host(step, name, outputs);
     }
-    if (!builder_.ok()) return builder_.status().with_context(step.describe());
+    if (!builder_.ok()) return builder_.status().with_context(name);
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       const int id = step.outputs[i];
       if (id < 0 || fact(id).constant) continue;
       const ValueId value = (*made)[i];
       if (value == kNone || !(builder_.graph.values[static_cast<size_t>(value)].type == value_type(fact(id)))) {
-        return make_status(Code::internal, "{}: output {} was lowered to another type than inferred", step.describe(), i);
+        return make_status(Code::internal, "{}: output {} was lowered to another type than inferred", name, i);
       }
-      built_[static_cast<size_t>(id)] = value;
+      built_[id] = value;
     }
     return {};
   }
@@ -329,18 +321,18 @@ class ProgramBuilder {
   const std::set<const void*>& of_model() const { return of_model_; }
 
  private:
-  const ValueFact& fact(int id) const { return facts_[static_cast<size_t>(id)]; }
+  const ValueFact& fact(int id) { return facts_[id]; }
 
   // The graph's value for one of the scope; an input or a constant is added where no step gives it. kNone for -1.
   ValueId value_of(int id) {
     if (id < 0) return kNone;
-    ValueId& value = built_[static_cast<size_t>(id)];
+    ValueId& value = built_.try_emplace(id, kNone).first->second;
     if (value != kNone) return value;
     const std::string& name = scope_.names[static_cast<size_t>(id)];
     const ValueType type = value_type(fact(id));
     if (fact(id).constant) {
       ConstantBytes bytes = bytes_of(*fact(id).constant);
-      if (scope_.initializers[static_cast<size_t>(id)] != nullptr) of_model_.insert(bytes.id());
+      if (scope_.initializer(id) != nullptr) of_model_.insert(bytes.id());
       value = builder_.graph.add_constant_bytes(name, type.dtype, type.shape, std::move(bytes));
     } else {
       value = builder_.graph.add_input(name, type.dtype, type.shape);
@@ -351,29 +343,31 @@ class ProgramBuilder {
 
   // The step's outputs, or why the host computes them; nothing is left in the graph then. Headrace's ops are narrower than ONNX's operators
   // here and there (no empty images, windows within bounds): what they refuse is the host's too.
-  tl::expected<std::vector<ValueId>, std::string> lower(const Scope::Step& step, std::span<const ValueFact> inputs,
-                                                        std::span<const ValueFact> outputs) {
+  tl::expected<std::vector<ValueId>, std::string> lower(const Scope::Step& step, const std::string& name,
+                                                        std::span<const ValueFact> inputs, std::span<const ValueFact> outputs) {
     const LowerRow* lowering = find_lowering(step.node->op);
     if (lowering == nullptr) return tl::unexpected<std::string>("no lowering for the operator");
     const GraphBuilder::Mark before = builder_.mark();
     const size_t inputs_before = report_.inputs.size();
-    LowerContext context(builder_, *step.node, step.opset, step.describe(), inputs, outputs,
-                         [&](int i) {
-                           CHECK(i < std::ssize(step.inputs));  // its types were inferred: what an operator needs is there
-                           return value_of(step.inputs[static_cast<size_t>(i)]);
-                         });
+    // Types were inferred, so what an operator needs is there; a row that asks for more than that declines.
+    LowerContext context(builder_, *step.node, step.opset, name, inputs, outputs, [&](int i) {
+      if (i < std::ssize(step.inputs)) return value_of(step.inputs[static_cast<size_t>(i)]);
+      builder_.fail(make_status(Code::malformed, "want {} inputs, got {}", i + 1, step.inputs.size()));
+      return kNone;
+    });
     const bool lowered = lowering->lower(context);
     if (lowered && builder_.ok()) return context.made();
     std::string why = lowered ? builder_.status().message() : context.why_declined();
     builder_.rewind(before);
     report_.inputs.resize(inputs_before);
     for (const int id : step.inputs) {
-      if (id >= 0 && built_[static_cast<size_t>(id)] >= static_cast<ValueId>(before.values)) built_[static_cast<size_t>(id)] = kNone;
+      const auto built = built_.find(id);
+      if (built != built_.end() && built->second >= static_cast<ValueId>(before.values)) built_.erase(built);
     }
     return tl::unexpected(std::move(why));
   }
 
-  std::vector<ValueId> leave_to_host(const Scope::Step& step, std::span<const ValueFact> outputs) {
+  std::vector<ValueId> leave_to_host(const Scope::Step& step, const std::string& name, std::span<const ValueFact> outputs) {
     ops::HostAttrs attrs{step.node->op, make_host_node(*step.node, step.opset, *step.row), {}, step.row->traits.pure};
     std::vector<ValueId> inputs;
     for (const int id : step.inputs) inputs.push_back(value_of(id));
@@ -381,25 +375,25 @@ class ProgramBuilder {
       // An output that nobody reads has a type of its own.
       attrs.outputs.push_back(output.left_out ? value_type(DType::u8, {0}) : value_type(output));
     }
-    return builder_.nodes(ops::host, std::move(attrs), std::move(inputs), step.describe(), outputs.size());
+    return builder_.nodes(ops::host, std::move(attrs), std::move(inputs), name, outputs.size());
   }
 
   const Scope& scope_;
-  const std::vector<ValueFact>& facts_;
+  Facts& facts_;
   ProgramReport& report_;
   GraphBuilder builder_;
-  std::vector<ValueId> built_;  // by number of the scope
+  std::map<int, ValueId> built_;  // by value of the scope
   std::set<const void*> of_model_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<ProgramReport>> Section::make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
-                                                             const std::vector<ValueFact>& facts, Purpose purpose) {
+                                                             Facts& facts, Purpose purpose) {
   const CompileOptions& options = runtime_.options();
   auto report = std::make_unique<ProgramReport>();
   ProgramBuilder builder(scope_, facts, *report);
-  for (const int index : steps) HR_RETURN_IF_ERROR(builder.add(scope_.steps[static_cast<size_t>(index)]));
+  for (const int index : steps) HR_RETURN_IF_ERROR(builder.add(scope_.step(index)));
   HR_ASSIGN_OR_RETURN(headrace::Graph graph, builder.finish(outputs));
   HR_ASSIGN_OR_RETURN(report->passes, run_passes(graph, {options.skip_passes, DtypePolicy::exact()}));
   for (const headrace::Node& node : graph.nodes) {
@@ -437,9 +431,8 @@ Status Section::run(std::vector<Value>& values, RunBudget& budget) {
     HR_RETURN_IF_ERROR(run_program(*plan->program, values));
   }
   for (const HostStep& host : plan->host_steps) {
-    const Scope::Step& step = scope_.steps[static_cast<size_t>(host.index)];
-    const Status status = run_step(step, values, budget);
-    if (!status.ok()) return status.with_context(step.describe());
+    const Status status = run_step(host, values, budget);
+    if (!status.ok()) return status.with_context(scope_.describe(scope_.step(host.index)));
   }
   return plan->rest == nullptr ? Status() : plan->rest->run(values, budget);
 }
@@ -497,10 +490,17 @@ class StepGraphs final : public GraphRunner {
 
 }  // namespace
 
-Status Section::run_step(const Scope::Step& step, std::vector<Value>& values, RunBudget& budget) {
+Status Section::run_step(const HostStep& host, std::vector<Value>& values, RunBudget& budget) {
   HR_RETURN_IF_ERROR(budget.count_nodes(1));
+  const Scope::Step& step = scope_.step(host.index);
   std::vector<Value> inputs;
   for (const int id : step.inputs) inputs.push_back(scope_.read(values, id));
+  if (!host.branches.empty()) {
+    const Tensor* condition = inputs.empty() ? nullptr : inputs[0].tensor();
+    if (condition == nullptr) return make_status(Code::malformed, "no condition");
+    HR_ASSIGN_OR_RETURN(const bool taken, truth_of(*condition));
+    return host.branches[taken ? 0 : 1]->run(values, budget);
+  }
   StepGraphs graphs(scope_, step, values, budget);
   OpContext context(*step.node, step.opset, inputs, graphs);
   HR_RETURN_IF_ERROR(within_memory([&] { return step.row->run(context); }));
@@ -520,74 +520,19 @@ Result<std::unique_ptr<CompiledGraph>> CompiledGraph::make(const Graph& graph, c
     return error(Code::resource_exhausted, "graphs deeper than {}", Interpreter::kMaxDepth);
   }
   std::unique_ptr<CompiledGraph> compiled(new CompiledGraph());
-  HR_RETURN_IF_ERROR(compiled->build(graph, opsets, runtime, outer));
+  Scope& scope = compiled->scope_;
+  compiled->num_inputs_ = graph.inputs.size();
+  HR_RETURN_IF_ERROR(build_scope(graph, opsets, runtime, outer, scope, compiled->captures_));
+  std::vector<int> steps;
+  for (size_t i = 0; i < scope.steps.size(); ++i) {
+    if (scope.steps[i].around < 0) steps.push_back(static_cast<int>(i));
+  }
+  // What is an input and has an initializer is given, or left out by a run.
+  std::map<int, ValueFact> inputs;
+  for (const int id : scope.inputs) inputs[id] = {};
+  Facts before(scope, std::move(inputs));
+  compiled->section_ = std::make_unique<Section>(scope, runtime, std::move(steps), scope.outputs, 0, before);
   return compiled;
-}
-
-Status CompiledGraph::build(const Graph& graph, const std::map<std::string, int64_t>& opsets, SessionRuntime& runtime,
-                            const std::vector<const std::map<std::string, int>*>& outer) {
-  scope_.opsets = opsets;
-  std::map<std::string, int> ids;
-  const auto define = [&](const std::string& name) {
-    ids[name] = static_cast<int>(scope_.names.size());
-    scope_.names.push_back(name);
-    scope_.initializers.emplace_back();
-    return ids[name];
-  };
-  // A name of this graph, or of one around it, which makes it a capture; -1 for none.
-  const auto find = [&](const std::string& name) {
-    const auto found = ids.find(name);
-    if (found != ids.end()) return found->second;
-    const bool known = std::ranges::any_of(outer, [&](const auto* names) { return names->contains(name); });
-    if (!known) return -1;
-    captures_.push_back(name);
-    return define(name);
-  };
-  for (const ValueInfo& input : graph.inputs) scope_.inputs.push_back(define(input.name));
-  num_inputs_ = scope_.inputs.size();
-  for (const auto& [name, tensor] : graph.initializers) {
-    const int id = ids.contains(name) ? ids[name] : define(name);
-    scope_.initializers[static_cast<size_t>(id)] = std::make_shared<const Tensor>(tensor);
-  }
-  std::vector<const std::map<std::string, int>*> around = outer;
-  around.push_back(&ids);
-  scope_.steps.reserve(graph.nodes.size());
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    Scope::Step step{.node = &node, .index = i};
-    const auto called = find_op(node, opsets);
-    if (!called) return called.error().with_context(step.describe());
-    step.row = called->row;
-    step.opset = called->opset;
-    for (const std::string& name : node.inputs) {
-      step.inputs.push_back(name.empty() ? -1 : find(name));
-      if (step.inputs.back() >= 0 || name.empty()) continue;
-      return make_status(Code::malformed, "no value \"{}\"", name).with_context(step.describe());
-    }
-    for (const auto& [name, attribute] : node.attributes) {
-      for (const auto& inner : attribute.graphs) {
-        auto made = make(*inner, opsets, runtime, around);
-        if (!made) return made.error().with_context(step.describe());
-        HeldGraph held{inner.get(), *std::move(made), {}};
-        for (const std::string& captured : held.compiled->captures()) held.captures.push_back(find(captured));
-        step.captures.insert(step.captures.end(), held.captures.begin(), held.captures.end());
-        step.graphs.push_back(std::move(held));
-      }
-    }
-    std::ranges::sort(step.captures);
-    step.captures.erase(std::unique(step.captures.begin(), step.captures.end()), step.captures.end());
-    for (const std::string& name : node.outputs) step.outputs.push_back(name.empty() ? -1 : define(name));
-    scope_.steps.push_back(std::move(step));
-  }
-  for (const ValueInfo& output : graph.outputs) {
-    scope_.outputs.push_back(find(output.name));
-    if (scope_.outputs.back() < 0) return make_status(Code::malformed, "no value for output \"{}\"", output.name);
-  }
-  for (const std::string& name : captures_) scope_.inputs.push_back(ids[name]);
-  std::vector<int> steps(scope_.steps.size());
-  for (size_t i = 0; i < steps.size(); ++i) steps[i] = static_cast<int>(i);
-  section_ = std::make_unique<Section>(scope_, runtime, std::move(steps), scope_.outputs, 0);
-  return {};
 }
 
 Result<std::vector<Value>> CompiledGraph::run(std::vector<Value> inputs, RunBudget& budget) {

@@ -1,13 +1,14 @@
 #pragma once
 // One graph of a model, compiled for each shape of its inputs: nodes whose types follow from the inputs' types become a program of
 // Headrace's IR, run by the executor that runs language models; what depends on data (NonZero, control flow, sequences, strings) runs
-// between programs, node by node. Graphs that nodes hold (If, Loop, Scan) are compiled graphs of their own; the outer values that they
-// read are explicit inputs.
+// between programs, node by node. Graphs that nodes hold (Loop, Scan) are compiled graphs of their own; the outer values that they
+// read are explicit inputs. The branches of an If stand in the scope around it: where its condition is known while a plan is made, the
+// branch is compiled in its place, else each branch is a section of its own and the run chooses.
 //
 // A section is a set of nodes that a plan covers. Its plan is made of
 //   1. a program over all nodes whose types are known,
 //   2. nodes that run on the host because their outputs' types are not known, and whose inputs step 1 gives,
-//   3. the rest as a section of its own, planned when the types that step 2 gave are there.
+//   3. the rest as a section of its own, planned when the types that step 2 gave are there. What the plan knows, it knows too.
 
 #include <map>
 #include <memory>
@@ -20,41 +21,9 @@
 #include "onnx/interpreter.h"
 #include "onnx/op.h"
 #include "onnx/runtime.h"
-#include "onnx/shape_inference.h"
+#include "onnx/scope.h"
 
 namespace headrace::onnx {
-
-class CompiledGraph;
-
-// A graph that a node holds.
-struct HeldGraph {
-  const Graph* graph = nullptr;
-  std::unique_ptr<CompiledGraph> compiled;
-  std::vector<int> captures;  // values of the scope, in the order of compiled->captures()
-};
-
-// The values and nodes of a graph by number.
-struct Scope {
-  struct Step {
-    const Node* node = nullptr;
-    size_t index = 0;  // in the graph, for errors
-    int64_t opset = 0;
-    const OpRow* row = nullptr;
-    std::vector<int> inputs, outputs;  // -1: left out
-    std::vector<int> captures;         // what its graphs read of this scope, all together
-    std::vector<HeldGraph> graphs;
-    std::string describe() const { return node->describe(index); }
-  };
-  std::vector<std::string> names;                    // by value
-  std::vector<std::shared_ptr<const Tensor>> initializers;  // by value; null for the others
-  std::vector<Step> steps;
-  std::map<std::string, int64_t> opsets;
-  std::vector<int> inputs;   // the graph's own, then captures
-  std::vector<int> outputs;
-
-  // Value `id` of a run, or the initializer that stands for one that is not there; none for -1.
-  Value read(const std::vector<Value>& values, int id) const;
-};
 
 // What a plan's program is made of; what explain shows.
 struct ProgramReport {
@@ -69,7 +38,8 @@ struct ProgramReport {
 
 class Section {
  public:
-  Section(const Scope& scope, SessionRuntime& runtime, std::vector<int> steps, std::vector<int> outputs, int depth);
+  // `depth`: sections before it. `before`: what is known where it stands; constants that it reads are none of its inputs.
+  Section(const Scope& scope, SessionRuntime& runtime, std::vector<int> steps, std::vector<int> outputs, int depth, Facts& before);
   ~Section();
 
   // `values` by number of the scope: the section's inputs must be there; its outputs are written.
@@ -83,14 +53,15 @@ class Section {
   size_t num_steps() const { return steps_.size(); }
   // What becomes of a plan. `run`: constants that no run reads are let go when they have been packed. `show`: its graph is whole.
   enum class Purpose : uint8_t { run, show };
-  // The plan for these facts of the section's inputs, by number of the scope. Errors: with the node; unsupported under `strict` for a node
-  // that a reference operator would compute.
-  Result<std::shared_ptr<Plan>> compile(std::vector<ValueFact> facts, Purpose purpose = Purpose::show);
+  // The plan for these facts of the section's inputs, by value. Errors: with the node; unsupported under `strict` for a node that a reference
+  // operator would compute.
+  Result<std::shared_ptr<Plan>> compile(std::map<int, ValueFact> given, Purpose purpose = Purpose::show);
 
   // A step that runs between programs, and why.
   struct HostStep {
     int index = 0;  // of the scope's steps
     std::string reason;
+    std::vector<std::unique_ptr<Section>> branches;  // of an If
   };
   struct Plan {
     std::unique_ptr<ProgramReport> program;              // null: no node of it
@@ -98,6 +69,7 @@ class Section {
     std::vector<HostStep> host_steps;
     std::unique_ptr<Section> rest;                       // null: nothing left
     uint64_t written_bytes = 0;                          // by the program's nodes in one run
+    int64_t num_steps = 0;                               // those of the rest too
     PlanShare share;                                     // of what the session may keep
   };
 
@@ -105,22 +77,24 @@ class Section {
   struct Division;
 
   std::string key_of(const std::vector<Value>& values) const;
-  // Which steps the program has, the host or the rest; adds the facts of what steps give, and the host's steps to the plan.
-  Result<Division> divide(std::vector<ValueFact>& facts, Plan& plan) const;
+  // Decides whether a step is the program's, the host's or the rest's, and so the steps of a branch that stands in its place. Adds the
+  // facts of what it gives, and host steps to the plan.
+  Status divide(int index, Facts& facts, Division& division, Plan& plan) const;
   // Why a step runs on the host, or "" where its types are known. Adds the facts of its outputs.
-  Result<std::string> why_on_host(const Scope::Step& step, std::vector<ValueFact>& facts) const;
-  Result<std::unique_ptr<ProgramReport>> make_program(const std::vector<int>& steps, const std::vector<int>& outputs,
-                                                      const std::vector<ValueFact>& facts, Purpose purpose);
+  Result<std::string> why_on_host(const Scope::Step& step, Facts& facts) const;
+  Result<std::unique_ptr<ProgramReport>> make_program(const std::vector<int>& steps, const std::vector<int>& outputs, Facts& facts,
+                                                      Purpose purpose);
   Status prepare(runtime::Program& program, Purpose purpose, const std::set<const void*>& of_model);
   Status run_program(ProgramReport& program, std::vector<Value>& values);
-  Status run_step(const Scope::Step& step, std::vector<Value>& values, RunBudget& budget);
+  Status run_step(const HostStep& host, std::vector<Value>& values, RunBudget& budget);
 
   const Scope& scope_;
   SessionRuntime& runtime_;
   const std::vector<int> steps_;
   const std::vector<int> outputs_;
-  std::vector<int> inputs_;  // values that steps read and none of them writes, initializers aside
-  const int depth_;          // sections before it
+  std::vector<int> inputs_;         // values that steps read and none of them writes, initializers and what is known aside
+  std::map<int, ValueFact> known_;  // constants among what steps read
+  const int depth_;                 // sections before it
 
   std::mutex mutex_;
   // Guarded by mutex_; least recently used first.
@@ -143,8 +117,6 @@ class CompiledGraph {
 
  private:
   CompiledGraph() = default;
-  Status build(const Graph& graph, const std::map<std::string, int64_t>& opsets, SessionRuntime& runtime,
-               const std::vector<const std::map<std::string, int>*>& outer);
 
   Scope scope_;
   size_t num_inputs_ = 0;

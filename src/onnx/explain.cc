@@ -125,33 +125,44 @@ class Explainer {
  public:
   Explainer(SessionRuntime& runtime, const ExplainOptions& options) : runtime_(runtime), options_(options) {}
 
-  void graph(CompiledGraph& graph, const std::string& place) {
-    section(graph.section(), graph.scope(), place, 0);
-    for (const Scope::Step& step : graph.scope().steps) {
+  // `around`: where the graph stands; "" for the main one.
+  void graph(CompiledGraph& graph, const std::string& around) {
+    const Scope& scope = graph.scope();
+    section(graph.section(), scope, around, "", 0);
+    for (const Scope::Step& step : scope.steps) {
       for (size_t i = 0; i < step.graphs.size(); ++i) {
-        this->graph(*step.graphs[i].compiled, fmt::format("{}{}, graph {}", place == "graph" ? "" : place + ": ", step.describe(), i));
+        this->graph(*step.graphs[i].compiled, fmt::format("{}, graph {}", within(around, scope.describe(step)), i));
       }
     }
   }
 
-  void plan(const Section::Plan& plan, const Scope& scope, const std::string& place, int depth) {
+  // `branch`: that of the scope which the plan is of; "" where it is the graph's own.
+  void plan(const Section::Plan& plan, const Scope& scope, const std::string& around, const std::string& branch, int depth) {
+    const std::string place = branch.empty() ? (around.empty() ? "graph" : around) : within(around, branch);
     ExplainedPart part;
     part.place = depth == 0 ? place : fmt::format("{}, behind {} host part{}", place, depth, depth == 1 ? "" : "s");
     if (plan.program != nullptr) part.program = explain_program(*plan.program, runtime_, options_);
     for (const Section::HostStep& host : plan.host_steps) {
-      part.host.emplace_back(scope.steps[static_cast<size_t>(host.index)].describe(), host.reason);
+      part.host.emplace_back(scope.describe(scope.step(host.index)), host.reason);
     }
     const bool rest_is_planned = plan.rest != nullptr && !plan.rest->plans().empty();
     if (plan.rest != nullptr && !rest_is_planned) part.unplanned = plan.rest->num_steps();
     parts_.push_back(std::move(part));
-    if (rest_is_planned) section(*plan.rest, scope, place, depth + 1);
+    for (const Section::HostStep& host : plan.host_steps) {
+      for (size_t i = 0; i < host.branches.size(); ++i) {
+        section(*host.branches[i], scope, around,
+                fmt::format("{}, {}", scope.describe(scope.step(host.index)), i == 0 ? "then_branch" : "else_branch"), 0);
+      }
+    }
+    if (rest_is_planned) section(*plan.rest, scope, around, branch, depth + 1);
   }
 
   std::vector<ExplainedPart> take() { return std::move(parts_); }
 
  private:
-  void section(Section& section, const Scope& scope, const std::string& place, int depth) {
-    for (const auto& plan : section.plans()) this->plan(*plan, scope, place, depth);
+  static std::string within(const std::string& around, const std::string& place) { return around.empty() ? place : around + ": " + place; }
+  void section(Section& section, const Scope& scope, const std::string& around, const std::string& branch, int depth) {
+    for (const auto& plan : section.plans()) this->plan(*plan, scope, around, branch, depth);
   }
 
   SessionRuntime& runtime_;
@@ -186,9 +197,9 @@ Result<std::vector<ExplainedPart>> explain(const Session& session, const Explain
   SessionRuntime& runtime = *session.runtime();
   Explainer explainer(runtime, options);
   if (options.values.empty()) {
-    HR_ASSIGN_OR_RETURN(std::vector<ValueFact> facts, session.input_facts(options.dims));
+    HR_ASSIGN_OR_RETURN(auto facts, session.input_facts(options.dims));
     HR_ASSIGN_OR_RETURN(const auto plan, session.compiled()->section().compile(std::move(facts)));
-    explainer.plan(*plan, session.compiled()->scope(), "graph", 0);
+    explainer.plan(*plan, session.compiled()->scope(), "", "", 0);
     return explainer.take();
   }
   // The first run compiles and warms up.
@@ -198,7 +209,7 @@ Result<std::vector<ExplainedPart>> explain(const Session& session, const Explain
     runtime.time_nodes = false;
     if (!outputs) return tl::unexpected(outputs.error());
   }
-  explainer.graph(*session.compiled(), "graph");
+  explainer.graph(*session.compiled(), "");
   return explainer.take();
 }
 

@@ -44,7 +44,7 @@ struct ExplainedProgram {
 
 // A plan of one section of one graph.
 struct ExplainedPart {
-  std::string place;  // "graph", "graph, behind 1 host part", "node 3 (If), graph 0"
+  std::string place;  // "graph", "graph, behind 1 host part", "node 3 (If), then_branch", "node 4 (Loop), graph 0"
   std::optional<ExplainedProgram> program;
   std::vector<std::pair<std::string, std::string>> host;  // nodes that run between programs, and why
   size_t unplanned = 0;                                   // nodes whose types only a run tells

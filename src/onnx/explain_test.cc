@@ -107,7 +107,7 @@ TEST(Explain, ShowsTheGraphsOfNodesOnceTheyHaveRun) {
   const Session session = load("vad_tiny", own_kernels());
   const auto dry = explain(session, {.dims = {{"batch", 1}, {"samples", 80}}}).value();
   ASSERT_FALSE(dry.empty());
-  EXPECT_THAT(dry[0].host.at(0).second, HasSubstr("holds graphs"));
+  EXPECT_THAT(dry[0].host.at(0).second, HasSubstr("depends on data"));
 }
 
 // ---- strict
@@ -166,6 +166,22 @@ TEST(Strict, PassesNetworksOfImagesAndTexts) {
     }
     const auto parts = explain(session, {.dims = dims});
     EXPECT_TRUE(parts) << parts.error().message();
+  }
+}
+
+TEST(Strict, PassesAVoiceDetectorWhoseBranchesDependOnDataAndOnShapes) {
+  Session::Options options;
+  options.compile.strict = true;
+  const Session session = load("vad_tiny", options);
+  for (const int64_t rate : {16000, 8000}) {
+    const std::map<std::string, Value> inputs = {{"input", Tensor(DType::f32, {2, 80})},
+                                                 {"state", Tensor(DType::f32, {2, 2, 16})},
+                                                 {"sr", Tensor::scalar<int64_t>(rate)}};
+    const auto parts = explain(session, {.values = inputs});
+    ASSERT_TRUE(parts) << parts.error().message();
+    size_t chosen_by_data = 0;
+    for (const ExplainedPart& part : *parts) chosen_by_data += part.host.size();
+    EXPECT_EQ(chosen_by_data, 1u);  // that of the rate
   }
 }
 

@@ -15,10 +15,12 @@
 #include "onnx/lower.h"
 #include "onnx/interpreter.h"
 #include "ops/binary.h"
+#include "ops/compare.h"
 #include "ops/conv.h"
 #include "ops/elementwise.h"
 #include "ops/gemm.h"
 #include "ops/layer_norm.h"
+#include "ops/lstm.h"
 #include "ops/movement.h"
 #include "ops/pool_2d.h"
 #include "ops/reduce.h"
@@ -198,7 +200,8 @@ TEST_P(ExportedOp, GivesWhatTheOpGives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Export, ExportedOp,
-                         ::testing::Values(&ops::unary, &ops::binary, &ops::conv, &ops::conv_transpose, &ops::gemm, &ops::pool_2d,
+                         ::testing::Values(&ops::unary, &ops::binary, &ops::compare, &ops::conv, &ops::conv_transpose, &ops::gemm,
+                                           &ops::lstm, &ops::pool_2d,
                                            &ops::reduce, &ops::softmax, &ops::reshape, &ops::transpose, &ops::concat, &ops::slice,
                                            &ops::slice_columns, &ops::pad, &ops::expand, &ops::gather, &ops::where, &ops::cast,
                                            &ops::resize_2d, &ops::sdpa, &ops::rotary, &ops::layer_norm, &ops::add_layer_norm,

@@ -52,9 +52,12 @@ class LowerContext : public NodeReader {
   // What was given to decline(), or the types that no lowering takes.
   std::string why_declined() const;
 
-  // Shorthand for nodes of one output, named after the ONNX node.
+  // Shorthand for nodes of one output or more, named after the ONNX node.
   ValueId emit(const Op& op, Attrs attrs, std::vector<ValueId> inputs) {
     return builder_.node(op, std::move(attrs), std::move(inputs), name_);
+  }
+  std::vector<ValueId> emit(const Op& op, Attrs attrs, std::vector<ValueId> inputs, size_t num_outputs) {
+    return builder_.nodes(op, std::move(attrs), std::move(inputs), name_, num_outputs);
   }
   Dims dims_of(ValueId value) const;
   ValueId reshape(ValueId value, Dims dims);            // value itself where nothing changes

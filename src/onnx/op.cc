@@ -160,6 +160,13 @@ std::optional<std::vector<int64_t>> integers_of(const Tensor& tensor) {
   return known ? std::optional(std::move(values)) : std::nullopt;
 }
 
+Result<bool> truth_of(const Tensor& tensor) {
+  if (tensor.dtype() != DType::boolean || tensor.elements() != 1) {
+    return error(Code::malformed, "a condition: want one bool, got {} of {}", tensor.elements(), dtype_name(tensor.dtype()));
+  }
+  return *tensor.data<bool>();
+}
+
 Result<int> normalize_axis(int64_t axis, int rank) {
   if (axis < -rank || axis >= rank) return error(Code::malformed, "axis: want {} to {}, got {}", -rank, rank - 1, axis);
   return static_cast<int>(axis < 0 ? axis + rank : axis);

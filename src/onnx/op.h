@@ -123,6 +123,8 @@ Result<CalledOp> find_op(const Node& node, const std::map<std::string, int64_t>&
 
 // The elements of an i64 or i32 tensor; nothing of another.
 std::optional<std::vector<int64_t>> integers_of(const Tensor& tensor);
+// A condition. Errors: malformed for what is not one bool.
+Result<bool> truth_of(const Tensor& tensor);
 // `axis` counted from the end where it is negative. Errors: malformed outside [-rank, rank).
 Result<int> normalize_axis(int64_t axis, int rank);
 // The common shape of two or more by numpy's rules. Errors: malformed.

@@ -13,11 +13,11 @@ namespace headrace::onnx {
 namespace {
 
 // The program's graph with the model's names, its outputs in the model's order.
-Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& plan, const std::vector<ValueFact>& facts) {
+Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& plan, const std::map<int, ValueFact>& facts) {
   const Scope& scope = session.compiled()->scope();
   if (!plan.host_steps.empty()) {
     const Section::HostStep& host = plan.host_steps.front();
-    return error(Code::unsupported, "{}: {}", scope.steps[static_cast<size_t>(host.index)].describe(), host.reason);
+    return error(Code::unsupported, "{}: {}", scope.describe(scope.step(host.index)), host.reason);
   }
   headrace::Graph graph;
   std::map<int, ValueId> values;  // by number of the scope
@@ -28,7 +28,7 @@ Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& pl
   }
   for (size_t i = 0; i < session.inputs().size(); ++i) {
     const int id = scope.inputs[i];
-    const ValueFact& fact = facts[static_cast<size_t>(id)];
+    const ValueFact& fact = facts.at(id);
     if (fact.left_out || values.contains(id)) continue;
     const ValueType type = value_type(fact);
     values[id] = graph.add_input(session.inputs()[i].name, type.dtype, type.shape);
@@ -50,7 +50,7 @@ Result<headrace::Graph> graph_of(const Session& session, const Section::Plan& pl
 
 Result<Model> optimize(const Session& session, const OptimizeOptions& options) {
   if (session.compiled() == nullptr) return error(Code::invalid_argument, "a session of reference operators has no program to write");
-  HR_ASSIGN_OR_RETURN(const std::vector<ValueFact> facts, session.input_facts(options.dims));
+  HR_ASSIGN_OR_RETURN(const auto facts, session.input_facts(options.dims));
   HR_ASSIGN_OR_RETURN(const std::shared_ptr<Section::Plan> plan, session.compiled()->section().compile(facts));
   HR_ASSIGN_OR_RETURN(const headrace::Graph graph, graph_of(session, *plan, facts));
   const Model& from = session.model();

@@ -55,13 +55,13 @@ Result<std::map<std::string, Value>> Session::run_compiled(const std::map<std::s
   return outputs;
 }
 
-Result<std::vector<ValueFact>> Session::input_facts(const std::map<std::string, int64_t>& dims) const {
+Result<std::map<int, ValueFact>> Session::input_facts(const std::map<std::string, int64_t>& dims) const {
   const Scope& scope = compiled()->scope();
-  std::vector<ValueFact> facts(scope.names.size());
+  std::map<int, ValueFact> facts;
   std::set<std::string> used;
   for (size_t i = 0; i < inputs().size(); ++i) {
     const ValueInfo& input = inputs()[i];
-    ValueFact& fact = facts[static_cast<size_t>(scope.inputs[i])];
+    ValueFact& fact = facts[scope.inputs[i]];
     fact.left_out = may_be_left_out(input);
     if (fact.left_out) continue;
     if (input.type.kind != Type::Kind::tensor || !input.type.shape) {

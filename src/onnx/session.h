@@ -38,10 +38,10 @@ class Session {
   // out; unsupported for a node without a kernel under `strict`.
   Result<std::map<std::string, Value>> run(const std::map<std::string, Value>& inputs) const;
 
-  // The facts of the main graph's inputs by number of its scope, where `dims` says what an open dim of that name is; "INPUT.AXIS" stands
+  // The facts of the main graph's inputs by value of its scope, where `dims` says what an open dim of that name is; "INPUT.AXIS" stands
   // for one without a name. Errors: invalid_argument for a dim that is missing, unknown or below 0; unsupported for an input of unknown
   // rank.
-  Result<std::vector<ValueFact>> input_facts(const std::map<std::string, int64_t>& dims) const;
+  Result<std::map<int, ValueFact>> input_facts(const std::map<std::string, int64_t>& dims) const;
 
   // The compiled main graph, for those who explain or write it; null with `reference`.
   CompiledGraph* compiled() const { return state_->compiled.get(); }

@@ -14,8 +14,8 @@ constexpr int kGates = 4;
 constexpr int64_t kColumns = kGates * kLanes;  // of a block
 constexpr int64_t kPanels = kColumns / kPanelWidth;
 constexpr std::string_view kForm = kPanelWidth == 32 ? "lstm blocks of panels of 32" : "lstm blocks of panels of 16";
-// A step with fewer operations takes a microsecond or two, as a barrier does.
-constexpr double kSharedFlops = 1e5;
+// A step with fewer operations takes one core some three microseconds: two with their barriers are no faster.
+constexpr double kSharedFlops = 3e5;
 
 // From types (prepare, scratch) or from views (run).
 struct Sizes {

@@ -1,9 +1,10 @@
-// Functions of an element or two, and where and cast: in whichever order of axes the operands have.
+// Functions of an element or two, comparisons, where and cast: in whichever order of axes the operands have.
 #include <cmath>
 
 #include "onnx/export/writer.h"
 #include "onnx/tensor_proto.h"
 #include "ops/binary.h"
+#include "ops/compare.h"
 #include "ops/movement.h"
 
 namespace headrace::onnx {
@@ -80,6 +81,26 @@ Status write_binary(NodeWriter& node) {
   return {};
 }
 
+const char* operator_of(ops::CompareKind kind, bool of_booleans) {
+  switch (kind) {
+    case ops::CompareKind::equal: return "Equal";
+    case ops::CompareKind::not_equal: return of_booleans ? "Xor" : "";
+    case ops::CompareKind::less: return "Less";
+    case ops::CompareKind::less_or_equal: return "LessOrEqual";
+    case ops::CompareKind::both: return "And";
+    case ops::CompareKind::either: return "Or";
+  }
+  return "";
+}
+
+Status write_compare(NodeWriter& node) {
+  const Order order = node.best_order();
+  const std::string name = operator_of(node.attrs<ops::CompareAttrs>().kind, node.dtype(0) == DType::boolean);
+  const Wire a = node.model().spell_aligned(node.value(0), order), b = node.model().spell_aligned(node.value(1), order);
+  node.set(0, order, name.empty() ? node.add("Not", {node.add("Equal", {a, b})}) : node.add(name, {a, b}));
+  return {};
+}
+
 Status write_where(NodeWriter& node) {
   const Order order = node.best_order();
   std::vector<Wire> inputs;
@@ -96,7 +117,8 @@ Status write_cast(NodeWriter& node) {
 }
 
 constexpr ExportRow kRows[] = {
-    {&ops::unary, write_unary_node}, {&ops::binary, write_binary}, {&ops::where, write_where}, {&ops::cast, write_cast}};
+    {&ops::unary, write_unary_node}, {&ops::binary, write_binary}, {&ops::compare, write_compare}, {&ops::where, write_where},
+    {&ops::cast, write_cast}};
 
 }  // namespace
 

@@ -1,8 +1,9 @@
-// Matrix products: Gemm of two matrices, MatMul of more axes.
+// Matrix products, Gemm of two matrices and MatMul of more axes; layers of LSTM.
 #include <utility>
 
 #include "onnx/export/writer.h"
 #include "ops/gemm.h"
+#include "ops/lstm.h"
 
 namespace headrace::onnx {
 namespace {
@@ -35,7 +36,22 @@ Status write_gemm(NodeWriter& node) {
   return {};
 }
 
-constexpr ExportRow kRows[] = {{&ops::gemm, write_gemm}};
+Status write_lstm(NodeWriter& node) {
+  using Direction = ops::LstmAttrs::Direction;
+  const auto& attrs = node.attrs<ops::LstmAttrs>();
+  const std::string direction = attrs.direction == Direction::forward   ? "forward"
+                                : attrs.direction == Direction::reverse ? "reverse"
+                                                                        : "bidirectional";
+  const Wire lengths = attrs.lengths ? node.input(6) : Wire::none;
+  const std::vector<Wire> inputs = {node.input(0), node.input(1), node.input(2), node.input(3), lengths, node.input(4), node.input(5)};
+  const std::vector<Wire> outputs =
+      node.model().add("LSTM", inputs, {{"direction", attribute(direction)}, {"hidden_size", attribute(node.dims(2)[2])}},
+                       std::vector<bool>(3, true), node.node().name);
+  for (int i = 0; i < 3; ++i) node.set(i, outputs[static_cast<size_t>(i)]);
+  return {};
+}
+
+constexpr ExportRow kRows[] = {{&ops::gemm, write_gemm}, {&ops::lstm, write_lstm}};
 
 }  // namespace
 

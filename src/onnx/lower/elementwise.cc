@@ -4,12 +4,14 @@
 
 #include "onnx/lower.h"
 #include "ops/binary.h"
+#include "ops/compare.h"
 #include "ops/unary.h"
 
 namespace headrace::onnx {
 namespace {
 
 using ops::BinaryKind;
+using ops::CompareKind;
 using ops::UnaryKind;
 
 bool to_unary(LowerContext& context, ops::UnaryAttrs attrs) {
@@ -79,6 +81,20 @@ bool pair(LowerContext& context) {
   return true;
 }
 
+template <CompareKind kind, bool swapped = false>
+bool compare(LowerContext& context) {
+  if (context.dtype(0) == DType::string) return false;
+  const ValueId a = context.input(swapped ? 1 : 0), b = context.input(swapped ? 0 : 1);
+  context.set(0, context.emit(ops::compare, ops::CompareAttrs{kind}, {a, b}));
+  return true;
+}
+
+bool logical_not(LowerContext& context) {
+  const ValueId yes = context.builder().graph.add_constant("true", DType::boolean, {}, {1.0});
+  context.set(0, context.emit(ops::compare, ops::CompareAttrs{CompareKind::not_equal}, {context.input(0), yes}));
+  return true;
+}
+
 // Of one or more operands, from the left.
 template <BinaryKind kind>
 ValueId fold(LowerContext& context) {
@@ -124,6 +140,7 @@ bool cast(LowerContext& context) {
 constexpr LowerRow kRows[] = {
     {"Abs", plain<UnaryKind::abs>},
     {"Add", pair<BinaryKind::add>},
+    {"And", compare<CompareKind::both>},
     {"Cast", cast},
     {"CastLike", cast},
     {"Ceil", plain<UnaryKind::ceil>},
@@ -132,14 +149,19 @@ constexpr LowerRow kRows[] = {
     {"Div", pair<BinaryKind::div>},
     {"Dropout", dropout},
     {"Elu", elu},
+    {"Equal", compare<CompareKind::equal>},
     {"Erf", plain<UnaryKind::erf>},
     {"Exp", plain<UnaryKind::exp>},
     {"Floor", plain<UnaryKind::floor>},
     {"Gelu", gelu},
+    {"Greater", compare<CompareKind::less, true>},
+    {"GreaterOrEqual", compare<CompareKind::less_or_equal, true>},
     {"HardSigmoid", hard_sigmoid},
     {"HardSwish", plain<UnaryKind::hard_swish>},
     {"Identity", identity},
     {"LeakyRelu", leaky_relu},
+    {"Less", compare<CompareKind::less>},
+    {"LessOrEqual", compare<CompareKind::less_or_equal>},
     {"Log", plain<UnaryKind::log>},
     {"Max", variadic<BinaryKind::max>},
     {"Mean", mean},
@@ -147,6 +169,8 @@ constexpr LowerRow kRows[] = {
     {"Mish", plain<UnaryKind::mish>},
     {"Mul", pair<BinaryKind::mul>},
     {"Neg", plain<UnaryKind::neg>},
+    {"Not", logical_not},
+    {"Or", compare<CompareKind::either>},
     {"PRelu", prelu},
     {"Pow", pair<BinaryKind::pow>},
     {"Reciprocal", plain<UnaryKind::reciprocal>},
@@ -162,6 +186,7 @@ constexpr LowerRow kRows[] = {
     {"Swish", swish},
     {"Tanh", plain<UnaryKind::tanh>},
     {"Where", where},
+    {"Xor", compare<CompareKind::not_equal>},
 };
 
 }  // namespace

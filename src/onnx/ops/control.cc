@@ -9,16 +9,9 @@
 namespace headrace::onnx {
 namespace {
 
-Result<bool> truth(const Tensor& tensor) {
-  if (tensor.dtype() != DType::boolean || tensor.elements() != 1) {
-    return error(Code::malformed, "a condition: want one bool, got {} of {}", tensor.elements(), dtype_name(tensor.dtype()));
-  }
-  return *tensor.data<bool>();
-}
-
 Status run_if(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* condition, context.input(0));
-  HR_ASSIGN_OR_RETURN(const bool taken, truth(*condition));
+  HR_ASSIGN_OR_RETURN(const bool taken, truth_of(*condition));
   HR_ASSIGN_OR_RETURN(const Graph* graph, context.graph(taken ? "then_branch" : "else_branch"));
   HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, context.graphs().run(*graph, {}));
   if (static_cast<int>(outputs.size()) < context.num_outputs()) {
@@ -108,7 +101,7 @@ Status run_loop(OpContext& context) {
   }
   if (context.has_input(1)) {
     HR_ASSIGN_OR_RETURN(const Tensor* condition, context.input(1));
-    HR_ASSIGN_OR_RETURN(go_on, truth(*condition));
+    HR_ASSIGN_OR_RETURN(go_on, truth_of(*condition));
   }
   const size_t carried = static_cast<size_t>(std::max(0, context.num_inputs() - 2));
   if (body->inputs.size() != carried + 2 || body->outputs.size() < carried + 1) {
@@ -123,7 +116,7 @@ Status run_loop(OpContext& context) {
     for (Value& value : state) inputs.push_back(std::move(value));
     HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, context.graphs().run(*body, std::move(inputs)));
     HR_ASSIGN_OR_RETURN(const Tensor condition, tensor_of(std::move(outputs[0]), "the body's condition"));
-    HR_ASSIGN_OR_RETURN(go_on, truth(condition));
+    HR_ASSIGN_OR_RETURN(go_on, truth_of(condition));
     for (size_t i = 0; i < carried; ++i) state[i] = std::move(outputs[i + 1]);
     for (size_t i = 0; i < collected.size(); ++i) {
       HR_ASSIGN_OR_RETURN(Tensor slice, tensor_of(std::move(outputs[carried + 1 + i]), "what the body gives in each turn"));
@@ -281,7 +274,7 @@ Status infer_if(InferContext& context) {
   HR_ASSIGN_OR_RETURN(const Graph* no, context.graph("else_branch"));
   std::vector<ValueFact> outputs;
   if (const Tensor* known = context.constant(0)) {
-    HR_ASSIGN_OR_RETURN(const bool taken, truth(*known));
+    HR_ASSIGN_OR_RETURN(const bool taken, truth_of(*known));
     HR_ASSIGN_OR_RETURN(outputs, context.graphs().infer(taken ? *yes : *no, {}));
   } else {
     auto first = context.graphs().infer(*yes, {});
@@ -354,7 +347,7 @@ Status infer_loop(InferContext& context) {
   if (context.has_input(1)) {
     starts = false;
     if (const Tensor* condition = context.constant(1)) {
-      HR_ASSIGN_OR_RETURN(starts, truth(*condition));
+      HR_ASSIGN_OR_RETURN(starts, truth_of(*condition));
       if (!starts) turns = dim_of(0);
       starts = true;
     }
@@ -380,7 +373,7 @@ Status infer_loop(InferContext& context) {
   if (!starts || goes_on == nullptr) {
     turns = {};
   } else {
-    HR_ASSIGN_OR_RETURN(const bool all, truth(*goes_on));
+    HR_ASSIGN_OR_RETURN(const bool all, truth_of(*goes_on));
     if (!all) turns = turns.value > 0 || !context.has_input(0) ? dim_of(1) : Dim();
   }
   for (size_t i = 0; i < carried; ++i) context.set(static_cast<int>(i), std::move(state[i]));
