@@ -27,6 +27,7 @@ struct Shared {
   alignas(16) float partial[kWarps][kRowsAtOnce][Tile<kDim>::kPartialStride];
   float2 sums[kWarps][kTileRows];  // maximum and sum
 };
+
 // ---- copies -------------------------------------------------------------------------------------
 
 // A warp's way through the blocks of its piece of the line, kStages - 1 ahead of the arithmetic.
