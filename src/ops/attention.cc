@@ -325,6 +325,11 @@ std::vector<OpCase> cases_paged() {
     all.push_back(with_bf16_queries(paged(name + "_decode", shape(heads, kv_heads, 128), DType::bf16, decoding)));
     all.push_back(with_bf16_queries(paged(name + "_prefill", shape(heads, kv_heads, 128), DType::bf16, {{70, 70}, {20, 300}, {1, 40}})));
   }
+  // Contexts past 4096 keys, where groups of chunks are joined, and more sequences than a device has places.
+  all.push_back(with_bf16_queries(paged("long_contexts", shape(2, 1, 64), DType::bf16, {{1, 9000}, {1, 4096}, {3, 4098}, {1, 4097}})));
+  std::vector<Sequence> thousand;
+  for (int64_t i = 0; i < 1000; ++i) thousand.push_back({1, 1 + i % 20});
+  all.push_back(with_bf16_queries(paged("a_thousand_sequences", shape(2, 1, 64), DType::bf16, thousand)));
   AttentionAttrs all_at_128 = shape(4, 2, 128);
   all_at_128.window = 70;
   all_at_128.softcap = 20.0f;

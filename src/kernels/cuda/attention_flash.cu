@@ -108,7 +108,7 @@ __device__ void copy_queries(const AttentionShape& shape, const Arguments& in, c
     const bf16* from = in.q[work.sequence.first_row + number / shape.group] + (work.head * shape.group + number % shape.group) * kDim +
                        piece * kPieceElements;
     if (in.aligned) {
-      copy_piece(shared_address(to) + piece_at<kDim>(row, piece), from, there);
+      copy_piece_or_zeros(shared_address(to) + piece_at<kDim>(row, piece), from, there);
     } else {
       auto* elements = reinterpret_cast<bf16*>(to + piece_at<kDim>(row, piece));
       for (int e = 0; e < kPieceElements; ++e) elements[e] = there ? from[e] : bf16(0.0f);
@@ -144,8 +144,8 @@ __device__ void copy_keys_and_values(const Arguments& in, const Work& work, cons
       const int token = first_key + row;
       const bool there = token >= work.begin && token < work.end;
       const uint32_t place = piece_at<kDim>(row, piece % kPieces);
-      copy_piece(to_keys + place, from + piece * kPieceBytes, there);
-      copy_piece(to_values + place, from + kSideBytes + piece * kPieceBytes, there);
+      copy_piece_or_zeros(to_keys + place, from + piece * kPieceBytes, there);
+      copy_piece_or_zeros(to_values + place, from + kSideBytes + piece * kPieceBytes, there);
     }
   }
 }
@@ -392,7 +392,7 @@ void launch_flash(const StepContext& step, const NodeArgs& args) {
                      .aligned = packs_of(kPieceElements, q, kDim) && packs_of(2, out, kDim)};
   const int64_t sequences = std::min(q.dims[0], args.inputs[4].tensor.dims[0]);
   const int64_t tiles = (q.dims[0] * shape.group / Tile<kDim>::kRows + sequences) * shape.kv_heads;
-  cudaFuncSetAttribute(flash_kernel<kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared<kDim>));
+  allow_shared<flash_kernel<kDim>>(current_device(), sizeof(Shared<kDim>));
   launch(flash_kernel<kDim>, unsigned(std::min<int64_t>(tiles, Tile<kDim>::kGrid)), Tile<kDim>::kThreads, sizeof(Shared<kDim>),
          stream_of(step), shape, in);
 }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/mma.cuh"
 
 namespace headrace::cuda {
 
@@ -14,19 +14,6 @@ constexpr int kPieceElements = 8;
 template <int kDim>
 __device__ inline uint32_t piece_at(int row, int piece) {
   return uint32_t(row * kDim * 2 + ((piece ^ (row & 7)) * kPieceBytes));
-}
-
-__device__ inline uint32_t shared_address(const void* pointer) { return uint32_t(__cvta_generic_to_shared(pointer)); }
-
-// Copies one piece in the background; of nothing where not `there`: zeros.
-__device__ inline void copy_piece(uint32_t to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
-}
-__device__ inline void end_copy_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most kPending of the thread's groups are under way.
-template <int kPending>
-__device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 // Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8.

@@ -13,41 +13,12 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/attention_split.cuh"
 
 namespace headrace::cuda {
+namespace split {
 namespace {
-
-using bf16 = __nv_bfloat16;
-
-constexpr int kWarps = 4;
-constexpr int kThreads = 32 * kWarps;
-constexpr int kTileRows = 16;
-constexpr int kRowsAtOnce = kWarps;  // rows of a tile that are joined over the warps in one pass: one a warp
-constexpr int kPasses = kTileRows / kRowsAtOnce;
-constexpr int kChunkBlocks = ops::kAttentionChunk / kKvBlockTokens;
-constexpr int kSlotsOfChunk = kChunkBlocks / kWarps;  // a warp's blocks of a chunk
-constexpr int kGroupChunks = 16;
-constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-constexpr int kMultiprocessors = 132;
-
-// 227 KiB of shared memory: two blocks an SM, one for the widest heads. At 4.5 TB/s an SM receives 20 bytes a cycle, so 64 KiB on the
-// way cover 3000 cycles, several times the latency.
-template <int kDim>
-struct Tile {
-  static constexpr int kBlocksOfSm = kDim > 128 ? 1 : 2;
-  static constexpr int kStages = kDim == 64 ? 5 : 3;
-  static constexpr int kSideBytes = kKvBlockTokens * kDim * 2;
-  static constexpr int kSteps = kDim / 16;              // of the products' inner dimension
-  static constexpr int kColumns = kDim / 8;             // tiles of eight columns
-  static constexpr int kLaneElements = kDim / 32;       // of a row that a warp holds
-  static constexpr bool kQueryInRegisters = kDim <= 128;
-  static constexpr int kPartialStride = kDim + 4;       // floats
-  static constexpr int kGrid = kBlocksOfSm * kMultiprocessors;
-  static constexpr int kSlotFloats = kTileRows * (kDim + 2);
-  static_assert(kStages - 1 <= kSlotsOfChunk, "queries are copied two tiles ahead at most");
-};
 
 template <int kDim>
 struct Shared {
@@ -55,107 +26,6 @@ struct Shared {
   alignas(128) std::byte queries[2][Tile<kDim>::kSideBytes];                             // of this tile and the next
   alignas(16) float partial[kWarps][kRowsAtOnce][Tile<kDim>::kPartialStride];
   float2 sums[kWarps][kTileRows];  // maximum and sum
-};
-// The index of the work is needed before the partials are.
-using Index = WorkIndex<kThreads>;
-
-struct Arguments {
-  RowsOf<const bf16> q;
-  RowsOf<bf16> out;
-  KvPool pool;
-  Sequences sequences;
-  bool every;    // sequence, whatever its rows
-  bool aligned;  // rows of q begin at multiples of 16 bytes, those of out at multiples of 4 elements
-  float* slots;
-  int slots_of_block;
-};
-
-// ---- the line of units --------------------------------------------------------------------------
-
-// The tiles of a sequence have equal numbers of units: the chunks that any of its rows sees.
-struct Extent {
-  int tiles, first_chunk, chunks;
-};
-__device__ Extent extent_of(const AttentionShape& shape, const Sequence& sequence, bool every) {
-  if (sequence.queries <= 0 || !(every || has_few_rows(sequence.queries, shape.group))) return {0, 0, 0};
-  const int first = first_seen(sequence.context - sequence.queries, shape.window) / ops::kAttentionChunk;
-  const int last = (sequence.context - 1) / ops::kAttentionChunk;
-  return {(sequence.queries * shape.group + kTileRows - 1) / kTileRows, first, last - first + 1};
-}
-
-struct Units {
-  const AttentionShape& shape;
-  const Arguments& in;
-  __device__ int operator()(int s) const {
-    const Extent extent = extent_of(shape, sequence_of(in.sequences, s), in.every);
-    return extent.tiles * extent.chunks * shape.kv_heads;
-  }
-};
-
-// Equal pieces of the line: the first `longer` blocks take one unit more.
-struct Pieces {
-  int blocks, each, longer;
-  __device__ Pieces(int units, int grid)
-      : blocks(min(grid, units)), each(blocks == 0 ? 0 : units / blocks), longer(units - each * blocks) {}
-  __device__ int begin(int block) const { return block * each + min(block, longer); }
-  __device__ int block_of(int unit) const {
-    const int long_units = longer * (each + 1);
-    return unit < long_units ? unit / (each + 1) : longer + (unit - long_units) / each;
-  }
-};
-
-// A place in the line.
-struct Cursor {
-  Sequence sequence;
-  Extent extent;
-  int s, head, tile, chunk;
-
-  __device__ void load(const AttentionShape& shape, const Arguments& in) {
-    sequence = sequence_of(in.sequences, s);
-    extent = extent_of(shape, sequence, in.every);
-  }
-  __device__ void seek(const AttentionShape& shape, const Arguments& in, Index::Place place, int unit) {
-    s = place.sequence;
-    load(shape, in);
-    const int rest = unit - place.before;
-    chunk = extent.first_chunk + rest % extent.chunks;
-    tile = rest / extent.chunks % extent.tiles;
-    head = rest / extent.chunks / extent.tiles;
-  }
-  // To a unit that there is.
-  __device__ void advance(const AttentionShape& shape, const Arguments& in) {
-    if (++chunk < extent.first_chunk + extent.chunks) return;
-    if (++tile == extent.tiles) {
-      tile = 0;
-      if (++head == shape.kv_heads) {
-        head = 0;
-        do {
-          ++s;
-          load(shape, in);
-        } while (extent.tiles == 0);
-      }
-    }
-    chunk = extent.first_chunk;
-  }
-  __device__ bool begins_tile() const { return chunk == extent.first_chunk; }
-  __device__ bool ends_tile() const { return chunk == extent.first_chunk + extent.chunks - 1; }
-  __device__ int rows(const AttentionShape& shape) const { return min(kTileRows, sequence.queries * shape.group - tile * kTileRows); }
-  // Of a row of the tile, or of one past its end.
-  __device__ int position(const AttentionShape& shape, int row) const {
-    return sequence.context - sequence.queries + (tile * kTileRows + row) / shape.group;
-  }
-};
-
-// The keys that any row of a tile sees, [begin, end), and those that every row sees, [all_begin, all_end).
-struct TileKeys {
-  int begin, end, all_begin, all_end;
-  __device__ TileKeys(const AttentionShape& shape, const Cursor& at) {
-    const int first = at.position(shape, 0), last = at.position(shape, at.rows(shape) - 1);
-    begin = first_seen(first, shape.window);
-    end = last + 1;
-    all_begin = first_seen(last, shape.window);
-    all_end = first + 1;
-  }
 };
 
 // ---- copies -------------------------------------------------------------------------------------
@@ -216,7 +86,7 @@ struct Fetcher {
       const int head = at.head * shape.group + (there ? number % shape.group : 0);
       const bf16* from = in.q[query] + head * kDim + piece * kPieceElements;
       if (in.aligned) {
-        copy_piece(shared_address(to) + piece_at<kDim>(row, piece), from, there);
+        copy_piece_or_zeros(shared_address(to) + piece_at<kDim>(row, piece), from, there);
       } else {
         auto* elements = reinterpret_cast<bf16*>(to + piece_at<kDim>(row, piece));
         for (int e = 0; e < kPieceElements; ++e) elements[e] = there ? from[e] : bf16(0.0f);
@@ -238,8 +108,8 @@ struct Fetcher {
       const int piece = i * 32 + lane, row = piece / kPieces, token = first_token + row;
       const bool there = token >= begin && token < end;
       const uint32_t place = piece_at<kDim>(row, piece % kPieces);
-      copy_piece(to + place, from + piece * kPieceBytes, there);
-      copy_piece(to + T::kSideBytes + place, from + T::kSideBytes + piece * kPieceBytes, there);
+      copy_piece_or_zeros(to + place, from + piece * kPieceBytes, there);
+      copy_piece_or_zeros(to + T::kSideBytes + place, from + T::kSideBytes + piece * kPieceBytes, there);
     }
   }
 };
@@ -332,86 +202,7 @@ struct Scorer {
   }
 };
 
-// ---- partials of whole rows ---------------------------------------------------------------------
-
-// One row of a tile: a warp holds it, each lane kLaneElements neighbours of its values.
-template <int kDim>
-struct Partial {
-  static constexpr int kElements = Tile<kDim>::kLaneElements;
-  float maximum = -INFINITY;
-  float sum = 0;
-  float values[kElements] = {};
-
-  __device__ void join(const Partial& right) {
-    const Join join(maximum, right.maximum);
-    maximum = join.maximum;
-    sum = join.of(sum, right.sum);
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) values[i] = join.of(values[i], right.values[i]);
-  }
-
-  // In a slot: [kTileRows][kDim] values, [kTileRows] maxima, [kTileRows] sums.
-  __device__ void store(float* slot, int row) const {
-    const int lane = int(threadIdx.x) % 32;
-#pragma unroll
-    for (int i = 0; i < kElements; i += 2) {
-      *reinterpret_cast<float2*>(slot + row * kDim + lane * kElements + i) = make_float2(values[i], values[i + 1]);
-    }
-    if (lane != 0) return;
-    slot[kTileRows * kDim + row] = maximum;
-    slot[kTileRows * kDim + kTileRows + row] = sum;
-  }
-  __device__ void load(const float* slot, int row) {
-    const int lane = int(threadIdx.x) % 32;
-#pragma unroll
-    for (int i = 0; i < kElements; i += 2) {
-      const float2 pair = *reinterpret_cast<const float2*>(slot + row * kDim + lane * kElements + i);
-      values[i] = pair.x;
-      values[i + 1] = pair.y;
-    }
-    maximum = slot[kTileRows * kDim + row];
-    sum = slot[kTileRows * kDim + kTileRows + row];
-  }
-
-  // The output row: with the sink as one more score, over the sum.
-  __device__ void write(const AttentionShape& shape, const Arguments& in, const Cursor& at, int row) const {
-    const int number = at.tile * kTileRows + row, head = at.head * shape.group + number % shape.group;
-    float factor = 1.0f, total = sum;
-    if (shape.has_sinks) {
-      const float sink = shape.sinks[head] * kLog2E, peak = fmaxf(maximum, sink);
-      factor = exp2_of(maximum - peak);
-      total = __fmaf_rn(sum, factor, exp2_of(sink - peak));
-    }
-    bf16* to = in.out[at.sequence.first_row + number / shape.group] + head * kDim + int(threadIdx.x) % 32 * kElements;
-    const float inverse = __fdividef(factor, total);
-#pragma unroll
-    for (int i = 0; i < kElements; i += 2) {
-      const uint32_t pair = pack_bf16(values[i] * inverse, values[i + 1] * inverse);
-      if (in.aligned) {
-        *reinterpret_cast<uint32_t*>(to + i) = pair;
-      } else {
-        to[i] = __ushort_as_bfloat16(uint16_t(pair));
-        to[i + 1] = __ushort_as_bfloat16(uint16_t(pair >> 16));
-      }
-    }
-  }
-};
-
-// Slots of a block: two for a tile that begins in its piece and is cut at its end, the finished groups and the one under way; then
-// those of a tile that began in an earlier block's.
-constexpr int kFirstLaterSlot = 2;
-
-template <int kDim>
-__device__ float* slot_at(const Arguments& in, int block, int slot) {
-  return in.slots + (int64_t(block) * in.slots_of_block + slot) * Tile<kDim>::kSlotFloats;
-}
-
-// Chunks of a group whose beginning another block has: each stays by itself.
-struct Stretch {
-  int begin;   // the first chunk of the tile in this block's piece
-  bool first;  // it is the tile's first
-  __device__ bool is_loose(int chunk) const { return !first && begin % kGroupChunks != 0 && chunk / kGroupChunks == begin / kGroupChunks; }
-};
+// ---- partials of a tile ------------------------------------------------------------------------
 
 // A block's partials of the tile under way: of finished groups, and of the group under way. Warp w holds rows w, w + kRowsAtOnce, ...
 template <int kDim>
@@ -640,102 +431,6 @@ __global__ void __launch_bounds__(kThreads, Tile<kDim>::kBlocksOfSm)
   Worker<kDim>(shape, in, shared, first, count).run(count);
 }
 
-// ---- tiles that were cut ------------------------------------------------------------------------
-
-// The slots of a cut tile in rising order of their chunks.
-struct SlotWalk {
-  const Pieces& pieces;
-  int tile_begin, tile_end, first_chunk;  // in units; the chunk of the first
-  int unit, block, end, slot;             // what comes next, and where its block's part of the tile ends
-
-  __device__ SlotWalk(const Pieces& of_line, int begin_unit, int end_unit, int chunk)
-      : pieces(of_line), tile_begin(begin_unit), tile_end(end_unit), first_chunk(chunk), unit(begin_unit) {
-    block = pieces.block_of(begin_unit);
-    enter();
-  }
-  __device__ bool done() const { return unit >= tile_end; }
-  __device__ int block_of_next() const { return block; }
-  // The slot of `block`, and whether a group begins with it.
-  __device__ int next(bool& begins_group) {
-    const int here = slot++;
-    const int chunk = first_chunk + unit - tile_begin;
-    if (unit == tile_begin && here == 0) {  // the finished groups: what is under way follows
-      begins_group = true;
-      return here;
-    }
-    if (here == 1) {
-      begins_group = true;
-      unit = end;
-    } else {
-      const int block_begin = first_chunk + max(tile_begin, pieces.begin(block)) - tile_begin;
-      const bool loose = Stretch{block_begin, false}.is_loose(chunk);
-      begins_group = !loose;
-      unit = loose ? unit + 1 : min(end, unit + kGroupChunks - chunk % kGroupChunks);
-    }
-    if (unit == end && unit < tile_end) {
-      ++block;
-      enter();
-    }
-    return here;
-  }
-
- private:
-  __device__ void enter() {
-    end = min(tile_end, pieces.begin(block + 1));
-    slot = unit == tile_begin ? 0 : kFirstLaterSlot;
-  }
-};
-
-constexpr int kSlotsAhead = 8;  // loads under way
-
-template <int kDim>
-__device__ Partial<kDim> join_slots(const Arguments& in, SlotWalk walk, int row) {
-  Partial<kDim> groups, group;
-  while (!walk.done()) {
-    Partial<kDim> ahead[kSlotsAhead];
-    bool begins_group[kSlotsAhead];
-#pragma unroll
-    for (int i = 0; i < kSlotsAhead; ++i) {
-      begins_group[i] = false;
-      if (walk.done()) continue;  // joining with nothing changes no bit
-      const int block = walk.block_of_next();
-      ahead[i].load(slot_at<kDim>(in, block, walk.next(begins_group[i])), row);
-    }
-#pragma unroll
-    for (int i = 0; i < kSlotsAhead; ++i) {
-      if (begins_group[i]) {
-        groups.join(group);
-        group = ahead[i];
-      } else {
-        group.join(ahead[i]);
-      }
-    }
-  }
-  groups.join(group);
-  return groups;
-}
-
-// Block b joins the tile that began before block b's piece of the line and ends in it. blockIdx.y: rows of the tile.
-template <int kDim>
-__global__ void __launch_bounds__(kThreads)
-    join_kernel(const __grid_constant__ AttentionShape shape, const __grid_constant__ Arguments in) {
-  __shared__ Index index;
-  const Units units{shape, in};
-  const Pieces pieces(index.fill(in.sequences.count, units), int(gridDim.x));
-  const int block = int(blockIdx.x);
-  Cursor at{};
-  if (block < pieces.blocks) at.seek(shape, in, index.find(in.sequences.count, units, pieces.begin(block)), pieces.begin(block));
-  begin_step_kernel();
-  if (block >= pieces.blocks || at.begins_tile()) return;
-  const int begin = pieces.begin(block) - (at.chunk - at.extent.first_chunk), end = begin + at.extent.chunks;
-  if (end > pieces.begin(block + 1)) return;
-  const SlotWalk walk(pieces, begin, end, at.extent.first_chunk);
-  const int rows = at.rows(shape);
-  for (int row = int(blockIdx.y) * kRowsAtOnce + int(threadIdx.x) / 32; row < rows; row += int(gridDim.y) * kRowsAtOnce) {
-    join_slots<kDim>(in, walk, row).write(shape, in, at, row);
-  }
-}
-
 // ---- launches -----------------------------------------------------------------------------------
 
 // What the step's dims allow at most.
@@ -777,25 +472,25 @@ void launch_split(const StepContext& step, const NodeArgs& args, bool every) {
                      .aligned = packs_of(kPieceElements, q, kDim) && packs_of(4, out, kDim),
                      .slots = reinterpret_cast<float*>(args.scratch),
                      .slots_of_block = int(bounds.slots_of_block)};
-  cudaFuncSetAttribute(split_kernel<kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared<kDim>));
+  allow_shared<split_kernel<kDim>>(current_device(), sizeof(Shared<kDim>));
   const auto grid = unsigned(bounds.grid);
   launch(split_kernel<kDim>, grid, kThreads, sizeof(Shared<kDim>), stream_of(step), shape, in);
-  const unsigned passes = unsigned(std::min(kPasses, (shape.group + kRowsAtOnce - 1) / kRowsAtOnce));
-  launch(join_kernel<kDim>, dim3(grid, passes), kThreads, 0, stream_of(step), shape, in);
+  launch_join(shape, in, grid, stream_of(step));
 }
 
 }  // namespace
+}  // namespace split
 
 void launch_attention_split(const StepContext& step, const NodeArgs& args, bool every) {
-  dispatch_dim(args.attrs.as<ops::AttentionAttrs>().head_dim, [&]<int kDim>() { launch_split<kDim>(step, args, every); });
+  split::dispatch_dim(args.attrs.as<ops::AttentionAttrs>().head_dim, [&]<int kDim>() { split::launch_split<kDim>(step, args, every); });
 }
 
 size_t attention_split_scratch(const NodeSizes& sizes, int) {
   const auto& attrs = sizes.attrs.as<ops::AttentionAttrs>();
   const auto dim = [&](int input, int axis) { return sizes.inputs[input].shape[axis].eval(sizes.bindings); };
-  return dispatch_dim(attrs.head_dim, [&]<int kDim>() {
-    const Bounds bounds = bounds_of<kDim>(dim(0, 0), dim(4, 0), dim(4, 1), attrs);
-    return size_t(bounds.grid * bounds.slots_of_block) * Tile<kDim>::kSlotFloats * sizeof(float);
+  return split::dispatch_dim(attrs.head_dim, [&]<int kDim>() {
+    const split::Bounds bounds = split::bounds_of<kDim>(dim(0, 0), dim(4, 0), dim(4, 1), attrs);
+    return size_t(bounds.grid * bounds.slots_of_block) * split::Tile<kDim>::kSlotFloats * sizeof(float);
   });
 }
 
