@@ -176,7 +176,7 @@ void reference_ragged(const Attrs& attrs, std::span<const HostValue> inputs, std
 }
 
 // Scores of some units are off by their float32 rounding, weights by e to that; values average it out.
-Tolerance tolerance(std::span<const ValueType> inputs, const Attrs&) {
+Tolerance tolerance(std::span<const ValueType>, const Attrs&) {
   return {.absolute = 1e-5, .relative = 1e-5};
 }
 // With bf16 queries a device multiplies in bf16: the weights of the softmax are rounded too, before they meet the values. Each is off by
