@@ -338,8 +338,9 @@ void run_wrong(const StepContext&, const NodeArgs& args, Team& team) {
   }
 }
 
-bool weight_and_matrix(std::span<const ValueType> inputs, std::span<const ValueType>, const Attrs&) {
-  return inputs[0].shape.rank() == 2 && inputs[1].kind == ValueType::Kind::weight;
+bool weight_and_matrix(std::span<const ValueType> inputs, std::span<const ValueType> outputs, const Attrs&) {
+  const bool floats = inputs[0].dtype == DType::f32 && outputs[0].dtype == DType::f32;
+  return floats && inputs[0].shape.rank() == 2 && inputs[1].kind == ValueType::Kind::weight;
 }
 
 std::string first_failure(void (*run)(const StepContext&, const NodeArgs&, Team&),
