@@ -12,6 +12,7 @@
 #include "ops/gemm.h"
 #include "ops/library_plugin.h"
 #include "ops/rms_norm.h"
+#include "ops/rope_kv_write.h"
 #include "testing/compare.h"
 #include "testing/op_case_runner.h"
 
@@ -49,7 +50,8 @@ TEST_P(EveryOp, HoldsOnEachCaseWithEachKernelOfThisMachine) {
       for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
     }
   }
-  EXPECT_TRUE(checked > 0 || op.effects.view);
+  const bool of_devices = &op == &ops::rope_kv_write;  // what fuse_rope_kv_write makes for them alone: op_driver_cuda_test.cc proves it
+  EXPECT_EQ(checked > 0, !op.effects.view && !of_devices);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, ::testing::ValuesIn(all_ops().begin(), all_ops().end()),
