@@ -1,8 +1,9 @@
 // The catalogue's table and where its models lie.
 #include "io/catalogue.h"
 
-#include <cstdlib>
 #include <filesystem>
+
+#include "io/cache_folder.h"
 
 namespace headrace::io {
 namespace {
@@ -31,10 +32,8 @@ std::string catalogue_names() {
 }
 
 Result<std::string> locate(const CatalogueEntry& entry) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  const std::string base = cache != nullptr && *cache != '\0' ? cache : std::string(home == nullptr ? "" : home) + "/.cache";
-  const std::string path = fmt::format("{}/headrace/{}", base, entry.file);
+  const std::string folder = cache_folder();
+  const std::string path = fmt::format("{}/{}", folder.empty() ? "~/.cache/headrace" : folder, entry.file);
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) return path;
   return error(Code::not_found, "{} ({}) has not been fetched: {} is not there. Fetch it with: python3 scripts/fetch_model.py {}",

@@ -21,7 +21,7 @@ struct DeviceFacts {
   int32_t driver_version;  // as cudaDriverGetVersion gives it: 13000
 };
 
-// y[m, n] = x[m, k] · w[n, k]ᵀ in bf16 with f32 sums; multiply and add count apart. 0 operations a second: the library has no kernel.
+// y[m, n] = x[m, k] · w[n, k]ᵀ in bf16 with f32 sums; multiply and add count apart.
 struct DeviceMatmulRate {
   int64_t m, n, k;
   double flop_per_s;
@@ -33,9 +33,20 @@ struct DeviceRoof {
   double graph_overlapped_s;  // an empty kernel of a captured graph, allowed to start before its predecessor has ended
   double graph_kernel_s;      // the same, one after the other
   double launch_s;            // the same, launched from the host without a graph
-  int num_matmuls;            // 0: no library of products; why stands in matmul_error
+  int num_matmuls;            // 0: the library of products is missing or failed; why stands in matmul_error
   DeviceMatmulRate matmuls[8];
   char matmul_error[160];
+};
+
+// A product of the library's: y[tokens, n] = x[tokens, k] · w[n, k]ᵀ (+ bias[n]); x and w of `dtype`. Both dtypes are f32 or bf16.
+struct DeviceMatmul {
+  DType dtype, out;
+  bool bias;
+  int64_t n, k, tokens;
+};
+struct DeviceTuning {
+  double us;              // of the fastest algorithm, its weights read from memory
+  double first_guess_us;  // of the one that the library would have taken; 0: that one does not run
 };
 
 // Streams, events and graphs are the plug-in's own, passed back as it gave them. Functions return false after an error; last_error()
@@ -75,7 +86,12 @@ struct DevicePlugin {
   bool (*end_capture)(void* stream, void** graph);
   bool (*launch_graph)(void* graph, void* stream);
   void (*drop_graph)(void* graph);
-  bool (*roof)(int device, DeviceRoof* roof);  // takes seconds and 4 GiB of memory
+  bool (*roof)(int device, DeviceRoof* roof);  // takes seconds and 5 GiB of memory
+  // The plan of a device: which of the library's algorithms multiplies what, a text file. Loading replaces it, and fails for a file that is
+  // no plan, or that of another card or version of the library. Tuning measures one product and puts its fastest algorithm into the plan.
+  bool (*load_matmul_plan)(int device, const char* path);
+  bool (*save_matmul_plan)(int device, const char* path);
+  bool (*tune_matmul)(int device, const DeviceMatmul* product, DeviceTuning* tuning);
 };
 
 // Loads the plug-in and registers its kernels, once per process. `path` empty: beside the program, then ../lib. Errors:

@@ -7,7 +7,6 @@
 #include "ops/op_table.h"
 
 namespace headrace {
-namespace {
 
 std::string program_folder() {
   char path[PATH_MAX];
@@ -16,8 +15,6 @@ std::string program_folder() {
   const std::string text(path, size_t(length));
   return text.substr(0, text.rfind('/'));
 }
-
-}  // namespace
 
 Result<void*> open_plugin(const std::string& file_name, const std::string& path, const char* entry, std::string& place) {
   std::vector<std::string> places{path};

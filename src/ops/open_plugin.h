@@ -12,6 +12,9 @@ struct PluginKernel {
   Kernel kernel;   // kernel.op is filled in when it is registered
 };
 
+// The folder of the running program.
+std::string program_folder();
+
 // Opens `file_name` beside the program, then in ../lib, or at `path` where that is not empty, and returns the address of `entry`.
 // `place` becomes the path that was opened. Errors: unavailable with what the loader said, internal without `entry`.
 Result<void*> open_plugin(const std::string& file_name, const std::string& path, const char* entry, std::string& place);

@@ -1,5 +1,10 @@
 #include "runtime/accelerator.h"
 
+#include <cstdio>
+#include <filesystem>
+
+#include "runtime/matmul_plan.h"
+
 namespace headrace::runtime {
 
 Result<std::shared_ptr<Accelerator>> Accelerator::cuda(int index) {
@@ -8,7 +13,9 @@ Result<std::shared_ptr<Accelerator>> Accelerator::cuda(int index) {
   if (index < 0 || index >= count) {
     return error(Code::unavailable, "--device cuda: device {} is wanted, this machine has {}", index, count);
   }
-  return std::make_shared<Accelerator>(*plugin, index);
+  auto accelerator = std::make_shared<Accelerator>(*plugin, index);
+  load_first_matmul_plan(*accelerator);
+  return accelerator;
 }
 
 Status Accelerator::failed(const char* what) const {
@@ -25,6 +32,32 @@ Result<uint64_t> Accelerator::free_memory() const {
   uint64_t bytes = 0;
   if (!plugin_.free_memory(index_, &bytes)) return tl::unexpected(failed("free memory of the device"));
   return bytes;
+}
+
+Status Accelerator::load_matmul_plan(const std::string& path) const {
+  if (plugin_.load_matmul_plan(index_, path.c_str())) return {};
+  return make_status(Code::malformed, "{}", plugin_.last_error());
+}
+
+Status Accelerator::save_matmul_plan(const std::string& path) const {
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, failed);
+  if (failed) return make_status(Code::unavailable, "{}: cannot be made: {}", folder.string(), failed.message());
+  // Whole or not at all: another process may load it now.
+  const std::string part = path + ".part";
+  const bool written = plugin_.save_matmul_plan(index_, part.c_str());
+  const std::string reason = written ? "" : plugin_.last_error();
+  if (written) std::filesystem::rename(part, path, failed);
+  if (written && !failed) return {};
+  std::remove(part.c_str());
+  return make_status(Code::unavailable, "{}: cannot be written: {}", path, failed ? failed.message() : reason);
+}
+
+Result<DeviceTuning> Accelerator::tune_matmul(const DeviceMatmul& product) const {
+  DeviceTuning tuning{};
+  if (plugin_.tune_matmul(index_, &product, &tuning)) return tuning;
+  return error(Code::unavailable, "{}: N={} K={} T={}: {}", plugin_.name, product.n, product.k, product.tokens, plugin_.last_error());
 }
 
 Result<void*> Accelerator::allocate(uint64_t bytes) {

@@ -14,7 +14,8 @@ namespace headrace::runtime {
 
 class Accelerator final : public DeviceMemory {
  public:
-  // Device `index` of the CUDA plug-in. Errors: unavailable without a driver, a plug-in or that device.
+  // Device `index` of the CUDA plug-in, with its plan of products where there is one (runtime/matmul_plan.h). Errors: unavailable
+  // without a driver, a plug-in or that device.
   static Result<std::shared_ptr<Accelerator>> cuda(int index);
   // Of a plug-in whose kernels are registered already: for tests.
   Accelerator(const DevicePlugin& plugin, int index) : plugin_(plugin), index_(index) {}
@@ -23,6 +24,13 @@ class Accelerator final : public DeviceMemory {
   int index() const { return index_; }
   Result<DeviceFacts> facts() const;
   Result<uint64_t> free_memory() const;
+
+  // The plan of its products. Errors: malformed for a file that is none, or that is not this card's or its library's.
+  Status load_matmul_plan(const std::string& path) const;
+  // `path` is replaced when the plan is whole; its folder is made. Errors: unavailable.
+  Status save_matmul_plan(const std::string& path) const;
+  // Puts the fastest algorithm of a product into the plan; takes up to a second. Errors: unavailable.
+  Result<DeviceTuning> tune_matmul(const DeviceMatmul& product) const;
 
   Result<void*> allocate(uint64_t bytes) override;
   void release(void* memory) override { plugin_.release(index_, memory); }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@ namespace {
 constexpr int kMaxKernels = 64;
 
 FakeAcceleratorCounts g_counts;
+FakeMatmulPlan g_plan;
+const char* g_last_error = "the fake device is lost";
 int g_calls_until_failure = 0;
 std::map<void*, size_t> g_held;  // bytes by address
 std::array<const Kernel*, kMaxKernels> g_cpu_kernels{};
@@ -86,7 +89,7 @@ bool copy(void* to, const void* from, size_t bytes, void*) {
   return true;
 }
 bool synchronize(void*) { return synchronized(); }
-const char* last_error() { return "the fake device is lost"; }
+const char* last_error() { return std::exchange(g_last_error, "the fake device is lost"); }
 bool facts(int, DeviceFacts* facts) {
   *facts = {"fake", 1, 1 << 20, uint64_t{1} << 30, 1};
   return true;
@@ -132,6 +135,27 @@ bool launch_graph(void* graph, void*) {
   return true;
 }
 void drop_graph(void* graph) { delete static_cast<Graph*>(graph); }
+
+bool load_matmul_plan(int, const char* path) {
+  g_plan.loaded.push_back(path);
+  std::ifstream file(path);
+  std::string line;
+  if (std::getline(file, line) && line == "fake plan") return true;
+  g_last_error = "this is no fake plan";
+  return false;
+}
+bool save_matmul_plan(int, const char* path) {
+  g_plan.saved.push_back(path);
+  std::ofstream file(path);
+  file << "fake plan\n" << std::flush;
+  if (!file) g_last_error = "the fake plan was not written";
+  return bool(file);
+}
+bool tune_matmul(int, const DeviceMatmul* product, DeviceTuning* tuning) {
+  g_plan.tuned.push_back(*product);
+  *tuning = {.us = 2, .first_guess_us = 3};
+  return true;
+}
 
 // The generic kernels of language models' ops, under this device.
 std::vector<Kernel> fake_kernels() {
@@ -191,11 +215,15 @@ std::shared_ptr<runtime::DeviceQueue> fake_device_queue(int threads, uint64_t me
                                    .begin_capture = begin_capture,
                                    .end_capture = end_capture,
                                    .launch_graph = launch_graph,
-                                   .drop_graph = drop_graph};
+                                   .drop_graph = drop_graph,
+                                   .load_matmul_plan = load_matmul_plan,
+                                   .save_matmul_plan = save_matmul_plan,
+                                   .tune_matmul = tune_matmul};
   return std::make_shared<runtime::DeviceQueue>(std::make_shared<runtime::Accelerator>(plugin, 0), threads, memory_limit);
 }
 
 const FakeAcceleratorCounts& fake_device_counts() { return g_counts; }
+FakeMatmulPlan& fake_matmul_plan() { return g_plan; }
 void fail_fake_device_after(int count) { g_calls_until_failure = count; }
 
 }  // namespace headrace::testing

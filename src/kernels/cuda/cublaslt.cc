@@ -161,12 +161,18 @@ class Product {
   }
 };
 
+using Plan = std::map<MatmulShape, MatmulAlgorithm>;
+
 struct State {
   std::mutex mutex;  // guards all below
   cublasLtHandle_t handles[kMaxDevices] = {};
   std::map<Key, Product> products;
-  std::map<MatmulShape, MatmulAlgorithm> plan;
+  Plan plans[kMaxDevices];
   std::string failure;
+
+  void forget_products(int device) {
+    std::erase_if(products, [&](const auto& kept) { return kept.first.device == device; });
+  }
 };
 State& state() {
   static State* const state = new State;  // the driver may be gone before statics end
@@ -264,10 +270,15 @@ cublasStatus_t launch_product(cublasLtHandle_t handle, const Product& product, c
                           product.y, operands.y, product.y, &algorithm, operands.workspace, workspace, stream);
 }
 
-// The plan's algorithm for the product. False where the plan has none, or one that the library does not take for these operands.
+// The device's plan's algorithm for the product: of its bucket or the next larger one. False where the plan has none, or one that the
+// library does not take for these operands.
 bool planned_algorithm(cublasLtHandle_t handle, const Key& key, Product& product) {
-  const auto planned = state().plan.find(key.shape);
-  if (planned == state().plan.end()) return false;
+  const Plan& plan = state().plans[key.device];
+  const auto planned = plan.lower_bound(key.shape);  // tokens come last in the order of shapes
+  if (planned == plan.end()) return false;
+  MatmulShape same_tokens = planned->first;
+  same_tokens.tokens = key.shape.tokens;
+  if (same_tokens != key.shape) return false;
   static_assert(sizeof product.algorithm == sizeof planned->second);
   std::memcpy(&product.algorithm, planned->second.data(), sizeof product.algorithm);
   cublasLtMatmulHeuristicResult_t result{};
@@ -291,12 +302,18 @@ const Product* find_product(cublasLtHandle_t handle, const Key& key, const Matmu
   return &products.emplace(key, std::move(product)).first->second;
 }
 
+int current_device() {
+  int device = 0;
+  CHECK(cudaGetDevice(&device) == cudaSuccess && device < kMaxDevices);
+  return device;
+}
+
 Key key_of(MatmulShape shape, const MatmulOperands& operands) {
   Key key{.shape = shape,
+          .device = current_device(),
           .x_alignment = row_alignment(operands.x, operands.x_stride, shape.dtype),
           .y_alignment = row_alignment(operands.y, operands.y_stride, shape.out)};
   key.shape.tokens = matmul_bucket(shape.tokens);
-  CHECK(cudaGetDevice(&key.device) == cudaSuccess);
   return key;
 }
 
@@ -342,7 +359,7 @@ std::string take_cublaslt_failure() {
 }
 
 int64_t matmul_bucket(int64_t tokens) {
-  const int64_t step = tokens <= 64 ? 16 : tokens <= 512 ? 64 : 128;
+  const int64_t step = tokens <= 64 ? 16 : tokens <= 128 ? 32 : tokens <= 512 ? 64 : 128;
   return (tokens + step - 1) / step * step;
 }
 
@@ -355,7 +372,11 @@ size_t matmul_workspace_bytes(int64_t n, int64_t tokens) {
 
 namespace {
 
-std::string plan_head() { return "headrace-matmul-plan 1 " + std::to_string(library().GetVersion()); }
+std::string plan_head() {
+  cudaDeviceProp properties{};
+  CHECK(cudaGetDeviceProperties(&properties, current_device()) == cudaSuccess);
+  return "headrace-matmul-plan 1 " + std::to_string(library().GetVersion()) + ' ' + properties.name;
+}
 
 const char* float_name(DType dtype) { return dtype == DType::f32 ? "f32" : "bf16"; }
 bool parse_float(const char* name, DType& dtype) {
@@ -363,11 +384,18 @@ bool parse_float(const char* name, DType& dtype) {
   return std::strcmp(name, float_name(dtype)) == 0;
 }
 
+// False at the end, and at a line that is longer than any of a plan.
+bool read_line(std::istream& file, std::string& line) {
+  char text[kMaxPlanLine];
+  if (!file.getline(text, sizeof text)) return false;
+  line = text;
+  return true;
+}
+
 bool parse_plan_line(const std::string& line, MatmulShape& shape, MatmulAlgorithm& algorithm) {
   char dtype[8], out[8], words[129];
   int bias = 0, used = 0;
-  if (line.size() > kMaxPlanLine ||
-      std::sscanf(line.c_str(), "%7s %7s %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %128[0-9a-f]%n", dtype, out, &bias, &shape.n, &shape.k,
+  if (std::sscanf(line.c_str(), "%7s %7s %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %128[0-9a-f]%n", dtype, out, &bias, &shape.n, &shape.k,
                   &shape.tokens, words, &used) != 7) {
     return false;
   }
@@ -385,22 +413,26 @@ bool load_matmul_plan(const char* path, std::string* why) {
   if (!cublaslt_missing().empty()) return *why = cublaslt_missing(), false;
   std::ifstream file(path);
   std::string line;
-  if (!std::getline(file, line)) return *why = std::string(path) + ": cannot be read", false;
-  if (line != plan_head()) {
-    return *why = std::string(path) + ": first line: want \"" + plan_head() + "\", got \"" + line.substr(0, 64) + "\"", false;
+  if (!file) return *why = std::string(path) + ": cannot be read", false;
+  if (!read_line(file, line) || line != plan_head()) {
+    return *why = std::string(path) + ": first line: want \"" + plan_head() + "\", got \"" + line.substr(0, 128) + "\"", false;
   }
-  std::map<MatmulShape, MatmulAlgorithm> plan;
-  for (size_t number = 2; std::getline(file, line); ++number) {
+  Plan plan;
+  size_t number = 2;
+  const auto malformed = [&] {
+    *why = std::string(path) + ": line " + std::to_string(number) + " is not a product of a plan";
+    return false;
+  };
+  for (; read_line(file, line); ++number) {
     MatmulShape shape;
     MatmulAlgorithm algorithm;
-    if (number > kMaxPlanLines || !parse_plan_line(line, shape, algorithm)) {
-      return *why = std::string(path) + ": line " + std::to_string(number) + " is not a product of a plan", false;
-    }
+    if (number > kMaxPlanLines || !parse_plan_line(line, shape, algorithm)) return malformed();
     plan[shape] = algorithm;
   }
+  if (!file.eof()) return malformed();
   const std::lock_guard lock(state().mutex);
-  state().plan = std::move(plan);
-  state().products.clear();
+  state().plans[current_device()] = std::move(plan);
+  state().forget_products(current_device());
   return true;
 }
 
@@ -409,7 +441,7 @@ bool save_matmul_plan(const char* path, std::string* why) {
   const std::lock_guard lock(state().mutex);
   std::ofstream file(path);
   file << plan_head() << '\n';
-  for (const auto& [shape, algorithm] : state().plan) {
+  for (const auto& [shape, algorithm] : state().plans[current_device()]) {
     file << float_name(shape.dtype) << ' ' << float_name(shape.out) << ' ' << int(shape.bias) << ' ' << shape.n << ' ' << shape.k << ' '
          << shape.tokens << ' ';
     for (const uint64_t word : algorithm) {
@@ -531,7 +563,7 @@ class TuningBench {
 
 }  // namespace
 
-bool tune_matmul(MatmulShape shape, double* microseconds, std::string* why) {
+bool tune_matmul(MatmulShape shape, MatmulTuning* tuning, std::string* why) {
   if (!cublaslt_missing().empty()) return *why = cublaslt_missing(), false;
   CHECK(shape.n > 0 && shape.k > 0 && shape.tokens > 0);
   shape.tokens = matmul_bucket(shape.tokens);
@@ -546,16 +578,20 @@ bool tune_matmul(MatmulShape shape, double* microseconds, std::string* why) {
   const std::vector<cublasLtMatmulAlgo_t> found =
       calls.ok() ? guesses(handle, product, key, kNumGuesses, calls) : std::vector<cublasLtMatmulAlgo_t>{};
   if (!calls.ok()) return *why = calls.failure(), false;
-  *microseconds = -1;
+  const cublasLtMatmulAlgo_t* fastest = nullptr;
+  *tuning = {};
   for (const cublasLtMatmulAlgo_t& algorithm : found) {
     const double now = bench.measure(handle, product, algorithm);
-    if (now < 0 || (*microseconds >= 0 && now >= *microseconds)) continue;
-    *microseconds = now;
-    std::memcpy(state().plan[shape].data(), &algorithm, sizeof algorithm);
+    if (now < 0) continue;
+    if (&algorithm == &found[0]) tuning->first_microseconds = now;
+    if (fastest != nullptr && now >= tuning->microseconds) continue;
+    fastest = &algorithm;
+    tuning->microseconds = now;
   }
-  state().products.clear();
-  if (*microseconds < 0) *why = "tuning a product: none of the library's algorithms ran";
-  return *microseconds >= 0;
+  if (fastest == nullptr) return *why = "tuning a product: none of the library's algorithms ran", false;
+  std::memcpy(state().plans[key.device][shape].data(), fastest, sizeof *fastest);
+  state().forget_products(key.device);
+  return true;
 }
 
 }  // namespace headrace::cuda

@@ -4,10 +4,10 @@
 // that a step searches nothing after its first time. All functions may be called from any thread; products take a lock for the
 // microseconds of a launch.
 //
-// A plan is a text file. First line: "headrace-matmul-plan 1 VERSION", VERSION the library's (algorithms of another one mean something
-// else). Then a line a product: "DTYPE OUT BIAS N K T HEX", DTYPE and OUT f32 or bf16, BIAS 0 or 1, T the bucket, HEX the 64 bytes of the
-// algorithm.
-
+// A plan is a device's, and a text file. First line: "headrace-matmul-plan 1 VERSION CARD", VERSION the library's (algorithms of another
+// one mean something else), CARD the device's name. Then a line a product: "DTYPE OUT BIAS N K T HEX", DTYPE and OUT f32 or bf16, BIAS 0
+// or 1, T the bucket, HEX the 64 bytes of the algorithm. A bucket that the plan lacks takes the algorithm of the next larger one of the
+// same product that it has.
 
 #include <array>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 #include "core/dtype.h"
 
-struct CUstream_st;  // what cudaStream_t points to
+struct CUstream_st;  // cudaStream_t points to one
 
 namespace headrace::cuda {
 
@@ -55,11 +55,17 @@ std::string take_cublaslt_failure();
 int64_t matmul_bucket(int64_t tokens);
 // What algorithms for an output [tokens, n] may use: room for sixteen partial outputs, 32 MiB at most. Grows with the tokens.
 size_t matmul_workspace_bytes(int64_t n, int64_t tokens);
-// Replaces the loaded plan. False with the reason in `why` for a file that cannot be read, is not a plan or is another version's.
+// Replaces the plan of the current device. False with the reason in `why` for a file that cannot be read, is not a plan or is another
+// version's or card's.
 bool load_matmul_plan(const char* path, std::string* why);
 bool save_matmul_plan(const char* path, std::string* why);
-// Measures the library's best guesses for a product at its bucket on the current device, puts the fastest into the plan and returns its
-// time. Allocates, runs for some 50 ms and waits. False with the reason in `why`.
-bool tune_matmul(MatmulShape shape, double* microseconds, std::string* why);
+
+struct MatmulTuning {
+  double microseconds = 0;        // of the fastest
+  double first_microseconds = 0;  // of the library's first guess; 0: it does not run
+};
+// Measures the library's sixteen best guesses for a product at its bucket on the current device, weights out of its memory, and puts the
+// fastest into the device's plan. Allocates, runs for 50 ms to a second and waits. False with the reason in `why`.
+bool tune_matmul(MatmulShape shape, MatmulTuning* tuning, std::string* why);
 
 }  // namespace headrace::cuda

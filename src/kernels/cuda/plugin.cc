@@ -24,11 +24,25 @@ namespace headrace::cuda {
 namespace {
 
 thread_local cudaError_t t_last_error = cudaSuccess;
-thread_local std::string t_library_failure;  // what a library said; empty: the error is CUDA's
+thread_local std::string t_library_failure;  // what a library said last; empty: the last error is CUDA's
 
 bool ok(cudaError_t code) {
-  if (code != cudaSuccess) t_last_error = code;
-  return code == cudaSuccess;
+  if (code == cudaSuccess) return true;
+  t_last_error = code;
+  t_library_failure.clear();
+  return false;
+}
+
+bool library_ok(bool done, const std::string& why) {
+  if (!done) t_library_failure = why;
+  return done;
+}
+
+// `waited`: how waiting for launches ended. A library that could not launch is what its step is told.
+bool launches_ok(cudaError_t waited) {
+  const bool ran = ok(waited) && ok(cudaGetLastError());
+  const std::string failure = take_cublaslt_failure();
+  return library_ok(failure.empty(), failure) && ran;
 }
 
 int device_count() {
@@ -67,8 +81,7 @@ bool copy_to_host(void* to, const void* from, size_t bytes, void* stream) {
 }
 
 bool synchronize(void* stream) {
-  t_library_failure = take_cublaslt_failure();
-  return ok(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))) && ok(cudaGetLastError()) && t_library_failure.empty();
+  return launches_ok(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
 }
 
 const char* last_error() { return t_library_failure.empty() ? cudaGetErrorString(t_last_error) : t_library_failure.c_str(); }
@@ -105,10 +118,7 @@ void drop_event(void* event) { ok(cudaEventDestroy(static_cast<cudaEvent_t>(even
 bool record_event(void* event, void* stream) {
   return ok(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)));
 }
-bool wait_event(void* event) {
-  t_library_failure = take_cublaslt_failure();
-  return ok(cudaEventSynchronize(static_cast<cudaEvent_t>(event))) && ok(cudaGetLastError()) && t_library_failure.empty();
-}
+bool wait_event(void* event) { return launches_ok(cudaEventSynchronize(static_cast<cudaEvent_t>(event))); }
 bool stream_wait_event(void* stream, void* event) {
   return ok(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event)));
 }
@@ -135,6 +145,31 @@ bool launch_graph(void* graph, void* stream) {
 void drop_graph(void* graph) { ok(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph))); }
 
 bool roof(int device, DeviceRoof* roof) { return ok(measure_roof(device, *roof)); }
+
+bool load_plan(int device, const char* path) {
+  std::string why;
+  return ok(cudaSetDevice(device)) && library_ok(load_matmul_plan(path, &why), why);
+}
+
+bool save_plan(int device, const char* path) {
+  std::string why;
+  return ok(cudaSetDevice(device)) && library_ok(save_matmul_plan(path, &why), why);
+}
+
+bool tune_product(int device, const DeviceMatmul* product, DeviceTuning* tuning) {
+  if (!ok(cudaSetDevice(device))) return false;
+  MatmulTuning measured;
+  std::string why;
+  const bool tuned = tune_matmul({.dtype = product->dtype,
+                                  .out = product->out,
+                                  .bias = product->bias,
+                                  .n = product->n,
+                                  .k = product->k,
+                                  .tokens = product->tokens},
+                                 &measured, &why);
+  *tuning = {.us = measured.microseconds, .first_guess_us = measured.first_microseconds};
+  return library_ok(tuned, why);
+}
 
 const std::vector<PluginKernel>& all_kernels() {
   static const std::vector<PluginKernel> kernels = [] {
@@ -184,6 +219,9 @@ extern "C" __attribute__((visibility("default"))) const headrace::DevicePlugin* 
                                              end_capture,
                                              launch_graph,
                                              drop_graph,
-                                             roof};
+                                             roof,
+                                             load_plan,
+                                             save_plan,
+                                             tune_product};
   return &plugin;
 }

@@ -2,13 +2,13 @@
 // since zeros take less power and run at higher clocks. A figure is the median of samples of about 10 ms each, behind one more to warm up.
 #include "kernels/cuda/roof.h"
 
-#include <cublasLt.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <string>
 #include <vector>
+
+#include "kernels/cuda/cublaslt.h"
 
 #define HR_RETURN_IF_CUDA_ERROR(call)                       \
   if (const cudaError_t hr_code = call; hr_code != cudaSuccess) return hr_code
@@ -183,90 +183,6 @@ cudaError_t measure_launches(Meter& meter, int blocks, DeviceRoof& out) {
   return cudaSuccess;
 }
 
-// The calls of cuBLASLt that are made here. It is opened, not linked: 540 MB that only a machine with a card has.
-#define HR_CUBLASLT_CALLS(X)                                                                                              \
-  X(Create) X(Destroy) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) X(MatrixLayoutCreate)           \
-  X(MatrixLayoutDestroy) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)             \
-  X(MatmulAlgoGetHeuristic) X(Matmul)
-struct CublasLt {
-#define HR_MEMBER(name) decltype(&cublasLt##name) name = nullptr;
-  HR_CUBLASLT_CALLS(HR_MEMBER)
-#undef HR_MEMBER
-};
-
-bool open_cublaslt(CublasLt& calls, char* why, size_t size) {
-  void* library = nullptr;
-  for (const char* path : {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13"}) {
-    if (library == nullptr) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  }
-  if (library == nullptr) {
-    std::snprintf(why, size, "%s", dlerror());
-    return false;
-  }
-  bool all = true;
-#define HR_LOAD(name) all &= (calls.name = reinterpret_cast<decltype(calls.name)>(dlsym(library, "cublasLt" #name))) != nullptr;
-  HR_CUBLASLT_CALLS(HR_LOAD)
-#undef HR_LOAD
-  if (!all) std::snprintf(why, size, "libcublasLt.so.13 lacks a function");
-  return all;
-}
-
-constexpr size_t kWorkspaceBytes = size_t{64} << 20;
-constexpr int kAlgorithms = 4;  // the first so many of the heuristic are timed, the best counts
-
-// y[m, n] = x[m, k] · w[n, k]ᵀ in row-major bf16, which cuBLASLt sees as the column-major yᵀ = wᵀᵀ · xᵀ.
-class Product {
- public:
-  Product(const CublasLt& calls, cublasLtHandle_t handle, const DeviceMatmulRate& shape) : calls_(calls), handle_(handle) {
-    const cublasOperation_t transposed = CUBLAS_OP_T;
-    good_ = calls.MatmulDescCreate(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
-            calls.MatmulDescSetAttribute(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed) == CUBLAS_STATUS_SUCCESS &&
-            calls.MatrixLayoutCreate(&w_, CUDA_R_16BF, shape.k, shape.n, shape.k) == CUBLAS_STATUS_SUCCESS &&
-            calls.MatrixLayoutCreate(&x_, CUDA_R_16BF, shape.k, shape.m, shape.k) == CUBLAS_STATUS_SUCCESS &&
-            calls.MatrixLayoutCreate(&y_, CUDA_R_16BF, shape.n, shape.m, shape.n) == CUBLAS_STATUS_SUCCESS && choose();
-  }
-  Product(const Product&) = delete;
-  Product& operator=(const Product&) = delete;
-  ~Product() {
-    for (const cublasLtMatrixLayout_t layout : {w_, x_, y_}) {
-      if (layout != nullptr) calls_.MatrixLayoutDestroy(layout);
-    }
-    if (desc_ != nullptr) calls_.MatmulDescDestroy(desc_);
-  }
-
-  int num_algorithms() const { return good_ ? found_ : 0; }
-
-  cudaError_t run(int algorithm, std::byte* set, void* workspace, cudaStream_t stream) const {
-    const float one = 1, zero = 0;
-    const std::byte *x = set, *w = set + kSetBytes / 4;
-    std::byte* y = set + kSetBytes / 2;
-    const cublasStatus_t status = calls_.Matmul(handle_, desc_, &one, w, w_, x, x_, &zero, y, y_, y, y_, &results_[algorithm].algo,
-                                                workspace, kWorkspaceBytes, stream);
-    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
-  }
-
- private:
-  bool choose() {
-    cublasLtMatmulPreference_t preference = nullptr;
-    if (calls_.MatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS) return false;
-    const size_t bytes = kWorkspaceBytes;
-    const bool asked = calls_.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
-                                                           sizeof bytes) == CUBLAS_STATUS_SUCCESS &&
-                       calls_.MatmulAlgoGetHeuristic(handle_, desc_, w_, x_, y_, y_, preference, kAlgorithms, results_, &found_) ==
-                           CUBLAS_STATUS_SUCCESS;
-    calls_.MatmulPreferenceDestroy(preference);
-    return asked;
-  }
-
-  const CublasLt& calls_;
-  cublasLtHandle_t handle_;
-  cublasLtMatmulDesc_t desc_ = nullptr;
-  cublasLtMatrixLayout_t w_ = nullptr, x_ = nullptr, y_ = nullptr;
-  cublasLtMatmulHeuristicResult_t results_[kAlgorithms] = {};
-  int found_ = 0;
-  bool good_ = false;
-};
-
 // Operands lie in the quarters of the set: 1 GiB for each of x and w, 2 for y.
 constexpr DeviceMatmulRate kShapes[] = {
     {8192, 8192, 8192, 0},    // the usual figure
@@ -276,29 +192,30 @@ constexpr DeviceMatmulRate kShapes[] = {
 };
 static_assert(sizeof kShapes <= sizeof DeviceRoof::matmuls);
 
-cudaError_t measure_products(Meter& meter, std::byte* set, DeviceRoof& out) {
-  CublasLt calls;
-  if (!open_cublaslt(calls, out.matmul_error, sizeof out.matmul_error)) return cudaSuccess;
-  cublasLtHandle_t handle = nullptr;
-  if (const cublasStatus_t status = calls.Create(&handle); status != CUBLAS_STATUS_SUCCESS) {
-    std::snprintf(out.matmul_error, sizeof out.matmul_error, "cublasLtCreate: status %d", static_cast<int>(status));
-    return cudaSuccess;
+// Finds the fastest algorithm for each product, which the device's plan holds from then on, and measures it.
+bool measure_products(Meter& meter, std::byte* set, DeviceRoof& out, std::string& why) {
+  why = cublaslt_missing();
+  if (!why.empty()) return false;
+  for (DeviceMatmulRate rate : kShapes) {
+    const MatmulShape shape{.n = rate.n, .k = rate.k, .tokens = rate.m};
+    MatmulTuning tuning;
+    if (!tune_matmul(shape, &tuning, &why)) return false;
+    Buffer workspace;
+    double seconds = 0;
+    cudaError_t code = cudaMalloc(reinterpret_cast<void**>(&workspace.data), matmul_workspace_bytes(rate.n, rate.m));
+    const MatmulOperands operands{.x = set, .x_stride = rate.k, .weight = set + kSetBytes / 4, .bias = nullptr,
+                                  .y = set + kSetBytes / 2, .y_stride = rate.n, .workspace = workspace.data};
+    const auto multiply = [&](cudaStream_t stream) {
+      return cublaslt_matmul(shape, operands, stream) ? cudaPeekAtLastError() : cudaErrorNotSupported;
+    };
+    if (code == cudaSuccess) code = meter.median_seconds(multiply, seconds);
+    why = take_cublaslt_failure();
+    if (why.empty() && code != cudaSuccess) why = cudaGetErrorString(code);
+    if (!why.empty()) return false;
+    rate.flop_per_s = 2.0 * static_cast<double>(rate.m) * static_cast<double>(rate.n) * static_cast<double>(rate.k) / seconds;
+    out.matmuls[out.num_matmuls++] = rate;
   }
-  Buffer workspace;
-  cudaError_t code = cudaMalloc(reinterpret_cast<void**>(&workspace.data), kWorkspaceBytes);
-  for (const DeviceMatmulRate& shape : kShapes) {
-    DeviceMatmulRate& rate = out.matmuls[out.num_matmuls++];
-    rate = shape;
-    const Product product(calls, handle, shape);
-    for (int i = 0; code == cudaSuccess && i < product.num_algorithms(); ++i) {
-      double seconds = 0;
-      code = meter.median_seconds([&](cudaStream_t stream) { return product.run(i, set, workspace.data, stream); }, seconds);
-      const double operations = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-      if (code == cudaSuccess) rate.flop_per_s = std::max(rate.flop_per_s, operations / seconds);
-    }
-  }
-  calls.Destroy(handle);
-  return code;
+  return true;
 }
 
 }  // namespace
@@ -318,7 +235,12 @@ cudaError_t measure_roof(int device, DeviceRoof& out) {
   Meter meter(stream.handle);
   HR_RETURN_IF_CUDA_ERROR(measure_memory(meter, processors, set.data, reinterpret_cast<uint32_t*>(spare.data), out));
   HR_RETURN_IF_CUDA_ERROR(measure_launches(meter, processors, out));
-  return measure_products(meter, set.data, out);
+  std::string why;
+  if (!measure_products(meter, set.data, out, why)) {
+    out.num_matmuls = 0;
+    std::snprintf(out.matmul_error, sizeof out.matmul_error, "%s", why.c_str());
+  }
+  return cudaSuccess;
 }
 
 }  // namespace headrace::cuda

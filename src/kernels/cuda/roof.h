@@ -5,7 +5,7 @@
 
 namespace headrace::cuda {
 
-// Takes two seconds and 4 GiB of the device's memory. Fills what DeviceRoof says; without cuBLASLt that is all but the products.
+// Takes some seconds and 5 GiB of the device's memory. Fills what DeviceRoof says; without cuBLASLt that is all but the products.
 cudaError_t measure_roof(int device, DeviceRoof& out);
 
 }  // namespace headrace::cuda
