@@ -97,7 +97,7 @@ def page() -> str:
     return f"""# What Headrace opens
 
 Written by `tools/make_models_page.py` from the lists in the source; every row names the test behind it. All of it runs on the
-CPU, with plain C++, AVX2 and AVX-512 kernels. The CUDA plug-in has kernels and their tests, but no engine runs on it yet.
+CPU, with plain C++, AVX2 and AVX-512 kernels; language models and embedders run on [CUDA](cuda.md) too.
 
 ## Containers
 

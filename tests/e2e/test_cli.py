@@ -24,7 +24,7 @@ TINY = GOLDEN / "tiny_llama.gguf"
 HEADRACE = ""
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
 MODEL = pathlib.Path(os.environ.get("HEADRACE_MODEL") or CACHE / "headrace" / "SmolLM2-135M-Instruct.Q4_1.gguf")
-COMMANDS = ["run", "serve", "embed", "bench", "perplexity", "roof", "convert", "dummy-checkpoint", "inspect", "graph", "tokenize"]
+COMMANDS = ["run", "serve", "embed", "bench", "perplexity", "roof", "tune", "convert", "dummy-checkpoint", "inspect", "graph", "tokenize"]
 
 needs_model = unittest.skipUnless(MODEL.exists(), f"SmolLM2 is not at {MODEL}")
 
@@ -85,6 +85,9 @@ class WrongUse(Contract):
         self.check(2, "bench", TINY, "--repeat", "0", says="--repeat")
         self.check(2, "roof", "--threads", "x", says="--threads")
         self.check(2, "roof", "--device", "cuda", "--threads", "1", says="--threads")
+        self.check(2, "tune", TINY, "--device", "cpu", says="--device")
+        self.check(2, "tune", TINY, "--max-tokens", "16385", says="--max-tokens")
+        self.check(2, "tune", TINY, "--out", "", says="--out")
         self.check(2, "dummy-checkpoint", "config.json", "out", "--shard-size", "much", says="--shard-size")
 
     def test_a_prompt_that_is_no_text_exits_2(self):
@@ -114,8 +117,10 @@ class WrongInput(Contract):
                 for model in [pathlib.Path(folder) / "nothing.gguf", text, empty, cut]:
                     self.check(3, *command, model, says=model.name)
 
-    def test_a_device_that_this_build_lacks_exits_3(self):
-        self.check(3, "bench", TINY, "--device", "cuda", says="CUDA")
+    @unittest.skipIf(pathlib.Path("/proc/driver/nvidia/version").exists(), "there is a driver")
+    def test_a_device_that_is_not_there_exits_4(self):
+        self.check(4, "bench", TINY, "--device", "cuda", says="--device cuda: no NVIDIA driver")
+        self.check(4, "tune", TINY, says="--device cuda: no NVIDIA driver")
 
     def test_tokenize_refuses_a_folder_without_a_tokenizer(self):
         with tempfile.TemporaryDirectory() as folder:
