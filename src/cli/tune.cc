@@ -1,11 +1,12 @@
 // `headrace tune`: measures the library's algorithms for a model's matrix products and keeps the fastest in the card's plan.
+#include "cli/tune.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "cli/model_options.h"
 #include "cli/options.h"
 #include "cli/resolve_model.h"
 #include "cli/terminal.h"
@@ -29,17 +30,12 @@ constexpr std::string_view kExamples =
 
 constexpr int64_t kMaxRows = 512;  // of logits: as many sequences as a recorded step may have
 
-struct TuneOptions {
-  ModelOptions model;
-  int64_t max_tokens = 8192;
-  std::string out;
-};
-
 Result<std::vector<DeviceMatmul>> products_of(const TuneOptions& options) {
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<io::ModelSource> source, engine::open_source(options.model.path, options.model.serving));
   const auto rows = static_cast<int32_t>(std::min(options.max_tokens, kMaxRows));
   HR_ASSIGN_OR_RETURN(const runtime::StepProgram step,
                       runtime::StepProgram::build(*source, {.policy = engine::policy_of(options.model.serving),
+                                                            .skip_passes = options.model.serving.skip_passes,
                                                             .device = DeviceKind::cuda,
                                                             .row_invariant = false,
                                                             .max_seqs = rows,
@@ -48,24 +44,27 @@ Result<std::vector<DeviceMatmul>> products_of(const TuneOptions& options) {
   return runtime::matmul_products(step.program->graph(), step.bucket(options.max_tokens));
 }
 
-void print_head() {
-  fmt::print("{:>16} {:>7} {:>7} {:>6} {:>10} {:>8} {:>6} {:>7}\n", "product", "N", "K", "T", "us", "TFLOP/s", "TB/s", "gain");
-}
+struct Row {
+  DeviceMatmul product;
+  DeviceTuning tuning{};
+};
 
-void print_row(const DeviceMatmul& product, const DeviceTuning& tuning) {
+std::string row_text(const DeviceMatmul& product, const DeviceTuning& tuning) {
   const auto n = static_cast<double>(product.n), k = static_cast<double>(product.k), tokens = static_cast<double>(product.tokens);
   const double bytes = (n + tokens) * k * static_cast<double>(dtype_bytes(product.dtype)) +
                        n * tokens * static_cast<double>(dtype_bytes(product.out));
   const std::string name = fmt::format("{}->{}{}", dtype_name(product.dtype), dtype_name(product.out), product.bias ? " bias" : "");
   const std::string gain = tuning.first_guess_us > 0 ? fmt::format("{:+.1f}%", (tuning.first_guess_us / tuning.us - 1) * 100) : "-";
-  fmt::print("{:>16} {:>7} {:>7} {:>6} {:>10.1f} {:>8.1f} {:>6.2f} {:>7}\n", name, product.n, product.k, product.tokens, tuning.us,
-             2 * n * k * tokens / tuning.us * 1e-6, bytes / tuning.us * 1e-6, gain);
+  return fmt::format("{:>16} {:>7} {:>7} {:>6} {:>10.1f} {:>8.1f} {:>6.2f} {:>7}\n", name, product.n, product.k, product.tokens, tuning.us,
+                     2 * n * k * tokens / tuning.us * 1e-6, bytes / tuning.us * 1e-6, gain);
 }
 
-struct Row {
-  DeviceMatmul product;
-  DeviceTuning tuning{};
-};
+std::string table_of(const std::vector<Row>& rows) {
+  std::string table =
+      fmt::format("{:>16} {:>7} {:>7} {:>6} {:>10} {:>8} {:>6} {:>7}\n", "product", "N", "K", "T", "us", "TFLOP/s", "TB/s", "gain");
+  for (const Row& row : rows) table += row_text(row.product, row.tuning);
+  return table;
+}
 
 Status tune_all(const runtime::Accelerator& accelerator, std::vector<Row>& rows) {
   const InterruptGuard guard(InterruptGuard::Mode::once);
@@ -80,13 +79,21 @@ Status tune_all(const runtime::Accelerator& accelerator, std::vector<Row>& rows)
   return {};
 }
 
-Status tune(const TuneOptions& options) {
+Status tune(TuneOptions& options) {
   HR_ASSIGN_OR_RETURN(const auto accelerator, runtime::Accelerator::cuda(options.model.serving.device.index));
   HR_ASSIGN_OR_RETURN(const DeviceFacts facts, accelerator->facts());
-  std::string out = options.out;
-  if (out.empty()) {
-    HR_ASSIGN_OR_RETURN(out, runtime::matmul_plan_to_write(facts.name));
+  if (options.out.empty()) {
+    HR_ASSIGN_OR_RETURN(options.out, runtime::matmul_plan_to_write(facts.name));
   }
+  HR_ASSIGN_OR_RETURN(const std::string table, tune_model(*accelerator, options));
+  fmt::print("{}, {}\n{}", printable(facts.name), accelerator->plugin().name, table);
+  note("{}: written\n", printable(options.out));
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> tune_model(const runtime::Accelerator& accelerator, const TuneOptions& options) {
   HR_ASSIGN_OR_RETURN(const std::vector<DeviceMatmul> products, products_of(options));
   std::vector<Row> rows;
   for (DeviceMatmul product : products) {
@@ -95,16 +102,10 @@ Status tune(const TuneOptions& options) {
       rows.push_back({product});
     }
   }
-  HR_RETURN_IF_ERROR(tune_all(*accelerator, rows));
-  HR_RETURN_IF_ERROR(accelerator->save_matmul_plan(out));
-  fmt::print("{}, {}\n", printable(facts.name), accelerator->plugin().name);
-  print_head();
-  for (const Row& row : rows) print_row(row.product, row.tuning);
-  note("{}: {} products at {} numbers of tokens\n", printable(out), products.size(), rows.size());
-  return {};
+  HR_RETURN_IF_ERROR(tune_all(accelerator, rows));
+  HR_RETURN_IF_ERROR(accelerator.save_matmul_plan(options.out));
+  return table_of(rows);
 }
-
-}  // namespace
 
 Status tune_command(const std::vector<std::string>& args) {
   Options options("tune", kAbout, kExamples);
