@@ -11,7 +11,7 @@
 
 namespace headrace {
 
-inline constexpr uint32_t kDevicePluginAbi = 3;
+inline constexpr uint32_t kDevicePluginAbi = 4;
 
 struct DeviceFacts {
   char name[256];          // "NVIDIA H200"
