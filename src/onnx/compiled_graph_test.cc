@@ -5,6 +5,7 @@
 
 #include "onnx/explain.h"
 #include "testing/onnx_compare.h"
+#include "testing/onnx_ways.h"
 
 namespace headrace::onnx {
 namespace {
@@ -161,6 +162,21 @@ TEST(CompiledGraph, RefusesABranchWithTooFewOutputs) {
   const auto session = Session::make(model, {});
   ASSERT_FALSE(session);
   EXPECT_THAT(session.error().message(), HasSubstr("node 0 (If): the branch has 1 outputs, the node 2"));
+}
+
+// What an If is does not depend on which branch a run takes, by any way.
+TEST(CompiledGraph, RefusesAnIfWithoutOneOfItsBranchesWhicheverIsTaken) {
+  const Values inputs = {{"x", floats({5})}, {"flag", Tensor::scalar(true)}};
+  for (const bool missing : {true, false}) {
+    Model model = model_of({input("x", DType::f32, {"n"}), input("flag", DType::boolean, {})},
+                           {choice("flag", {"y"}, branch({}, {"x"}), missing ? Graph() : branch({}, {}))}, {"y"});
+    if (missing) model.graph.nodes[0].attributes.erase("else_branch");
+    for (const testing::OnnxWay& way : testing::kOnnxWays) {
+      const auto got = way.run(model, inputs);
+      ASSERT_FALSE(got) << way.name;
+      EXPECT_EQ(got.error().code(), Code::malformed) << way.name;
+    }
+  }
 }
 
 // A chain of choices by data, each in a branch of the one before it: what is compiled grows with what a run takes.

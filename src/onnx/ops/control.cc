@@ -9,14 +9,24 @@
 namespace headrace::onnx {
 namespace {
 
+// Both branches must be there, whichever is taken: what an If is does not depend on the run.
+Result<const Graph*> branch_of(OpContext& context, bool taken) {
+  const Graph* chosen = nullptr;
+  for (const bool then_branch : {true, false}) {
+    HR_ASSIGN_OR_RETURN(const Graph* graph, context.graph(then_branch ? "then_branch" : "else_branch"));
+    if (static_cast<int>(graph->outputs.size()) < context.num_outputs()) {
+      return error(Code::malformed, "the branch has {} outputs, the node {}", graph->outputs.size(), context.num_outputs());
+    }
+    if (then_branch == taken) chosen = graph;
+  }
+  return chosen;
+}
+
 Status run_if(OpContext& context) {
   HR_ASSIGN_OR_RETURN(const Tensor* condition, context.input(0));
   HR_ASSIGN_OR_RETURN(const bool taken, truth_of(*condition));
-  HR_ASSIGN_OR_RETURN(const Graph* graph, context.graph(taken ? "then_branch" : "else_branch"));
+  HR_ASSIGN_OR_RETURN(const Graph* graph, branch_of(context, taken));
   HR_ASSIGN_OR_RETURN(std::vector<Value> outputs, context.graphs().run(*graph, {}));
-  if (static_cast<int>(outputs.size()) < context.num_outputs()) {
-    return make_status(Code::malformed, "the branch has {} outputs, the node {}", outputs.size(), context.num_outputs());
-  }
   for (int i = 0; i < context.num_outputs(); ++i) context.set(i, std::move(outputs[static_cast<size_t>(i)]));
   return {};
 }
