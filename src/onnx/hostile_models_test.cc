@@ -163,6 +163,7 @@ TEST(HostileModels, WhatTheReferenceRefusesIsRefused) {
       {"slopes larger than the input", {.op = "PRelu"}, {1}, {floats({5})}, {}},
       {"a bias of too few channels", {.op = "Conv"}, {1, 1, 3, 3}, {floats({2, 1, 2, 2}), floats({1})}, {}},
       {"index into nothing", {.op = "Gather"}, {0, 3}, {Tensor::of<int64_t>({1}, {0})}, {}},
+      {"index into nothing without a width", {.op = "Gather"}, {0, 0}, {Tensor::of<int64_t>({1}, {0})}, {}},
   };
   for (const Case& c : cases) {
     for (const testing::OnnxWay& way : testing::kOnnxWays) {

@@ -161,7 +161,7 @@ void gather_runs(const StepContext& step, const NodeArgs& args, Team& team) {
       continue;
     }
     if (step.errors != nullptr) step.errors->out_of_range(args.node, wanted, -dim, dim);
-    std::memset(target, 0, static_cast<size_t>(run) * sizeof(T));
+    if (run > 0) std::memset(target, 0, static_cast<size_t>(run) * sizeof(T));  // an empty output may lie nowhere
   }
 }
 
