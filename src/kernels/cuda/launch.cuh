@@ -28,11 +28,12 @@ RowsOf<T> rows_of(const TensorView& view) {
   return {view.as<T>(), view.strides[0]};
 }
 
-// Waits until all kernels before this one have ended and their writes are seen, then lets the next one start.
+// Lets the next kernel start, then waits until all kernels before this one have ended and their writes are seen: each of them has waited so
+// itself, so that the next one's wait for this one is a wait for all.
 __device__ inline void begin_step_kernel() {
 #if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
+  cudaGridDependencySynchronize();
 #endif
 }
 

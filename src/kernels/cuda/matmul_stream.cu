@@ -2,8 +2,8 @@
 // number differs by one at most between blocks, kUnits at a time; its eight warps split K, so that a step of the loop reads 64 bytes of
 // each of 16 or 32 rows a warp. Every lane copies the pieces of its own fragments into a queue of its own in shared memory: 96 KiB on
 // their way an SM, no barrier but for the sum over the warps. The queue is filled before the kernel's predecessor has ended, since
-// weights do not change: some 13 MB in all, which hides launch and start. Tokens come from L1 and L2 one step ahead.
-// Row-invariant, with the sums of mma.cuh.
+// weights do not change: some 13 MB in all, which hides launch and start. A few tokens are copied to shared memory before the first
+// product, each lane its own pieces; more come from L1 and L2 one step ahead. Row-invariant, with the sums of mma.cuh.
 #include "kernels/cuda/matmul_stream.h"
 
 #include <algorithm>
@@ -26,6 +26,9 @@ struct Product {
   const float* bias;  // null without
   int rows, columns, tokens;
 };
+
+// Up to so many bytes of tokens are staged: what the queues leave of an SM's shared memory.
+constexpr int kMaxStagedBytes = 115 * 1024;
 
 template <int kUnits, int kTiles>
 constexpr int shared_bytes() {
@@ -92,6 +95,29 @@ __device__ void load_tokens(const Product& product, int chunk, uint4 (&x)[kTiles
   }
 }
 
+// A lane's own pieces of the tokens, [chunk][token][lane % 4]: it alone reads them again, so that no barrier is needed.
+class StagedTokens {
+ public:
+  __device__ StagedTokens(const Product& product, char* shared)
+      : shared_(shared + threadIdx.x % 4 * kPieceBytes), token_(threadIdx.x % 32 / 4), tokens_(product.tokens) {}
+  __device__ void copy(const Product& product, int begin, int end) {
+    const __nv_bfloat16* from = product.x[token_] + threadIdx.x % 4 * 8;
+    if (token_ < tokens_) {
+      for (int chunk = begin; chunk < end; ++chunk) copy_piece(shared_address(at(chunk)), from + chunk * kChunk);
+    }
+    end_copy_group();
+    wait_for_copies<0>();
+  }
+  __device__ uint4 operator[](int chunk) const {
+    return token_ < tokens_ ? *reinterpret_cast<const uint4*>(at(chunk)) : make_uint4(0, 0, 0, 0);
+  }
+
+ private:
+  __device__ char* at(int chunk) const { return shared_ + (chunk * tokens_ + token_) * 4 * kPieceBytes; }
+  char* shared_;
+  int token_, tokens_;
+};
+
 // Adds the warps' sums in order and stores them. `partial` is [warp][row of the pass][token].
 template <int kUnits, int kTiles, class Y>
 __device__ void store_sums(const Product& product, const float* partial, int unit, int end_unit, RowsOf<Y> y) {
@@ -109,7 +135,7 @@ __device__ void store_sums(const Product& product, const float* partial, int uni
   }
 }
 
-template <int kUnits, int kTiles, class Y>
+template <int kUnits, int kTiles, bool kStaged, class Y>
 __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const Product product, RowsOf<Y> y) {
   constexpr int kRows = kUnits * kUnitRows, kTokens = kTiles * kTileTokens;
   extern __shared__ __align__(16) char shared[];
@@ -123,15 +149,25 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const Product produ
   WeightQueue<kUnits> queue(product, shared, first_unit, end_unit, begin, end);
   for (int i = 0; i < WeightQueue<kUnits>::kDepth - 1; ++i) queue.push();
   begin_step_kernel();
+  static_assert(!kStaged || kTiles == 1);
+  StagedTokens staged(product, shared + shared_bytes<kUnits, kTiles>());
   uint4 next_x[kTiles];
-  if (begin < end) load_tokens(product, begin, next_x);
+  if constexpr (kStaged) {
+    staged.copy(product, begin, end);
+  } else if (begin < end) {
+    load_tokens(product, begin, next_x);
+  }
   for (int unit = first_unit; unit < end_unit; unit += kUnits) {
     float sums[kUnits][kTiles][4] = {};
     for (int chunk = begin; chunk < end; ++chunk) {
       uint4 x[kTiles], pieces[2 * kUnits];
+      if constexpr (kStaged) {
+        x[0] = staged[chunk];
+      } else {
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) x[tile] = next_x[tile];
-      load_tokens(product, chunk + 1 < end ? chunk + 1 : begin, next_x);
+        for (int tile = 0; tile < kTiles; ++tile) x[tile] = next_x[tile];
+        load_tokens(product, chunk + 1 < end ? chunk + 1 : begin, next_x);
+      }
       queue.pop(pieces);
       queue.push();
 #pragma unroll
@@ -167,11 +203,12 @@ int num_multiprocessors(int device) {
   return count;
 }
 
-template <int kUnits, int kTiles, class Y>
+template <int kUnits, int kTiles, bool kStaged, class Y>
 void launch_stream(const StepContext& step, const Product& product, const TensorView& y, int device, int blocks) {
-  constexpr int kBytes = shared_bytes<kUnits, kTiles>();
-  allow_shared<stream_kernel<kUnits, kTiles, Y>>(device, kBytes);
-  launch(stream_kernel<kUnits, kTiles, Y>, unsigned(blocks), kThreads, kBytes, stream_of(step), product, rows_of<Y>(y));
+  constexpr auto* kernel = stream_kernel<kUnits, kTiles, kStaged, Y>;
+  const int staged = kStaged ? product.tokens * product.columns * int(sizeof(__nv_bfloat16)) : 0;
+  allow_shared<kernel>(device, shared_bytes<kUnits, kTiles>() + (kStaged ? kMaxStagedBytes : 0));
+  launch(kernel, unsigned(blocks), kThreads, size_t(shared_bytes<kUnits, kTiles>() + staged), stream_of(step), product, rows_of<Y>(y));
 }
 
 template <class Y>
@@ -179,10 +216,13 @@ void launch_stream(const StepContext& step, const Product& product, const Tensor
   const int device = current_device(), units = (product.rows + kUnitRows - 1) / kUnitRows;
   const int blocks = std::min(units, num_multiprocessors(device));
   const bool pairs = units > blocks;
-  if (product.tokens <= kTileTokens) {
-    return pairs ? launch_stream<2, 1, Y>(step, product, y, device, blocks) : launch_stream<1, 1, Y>(step, product, y, device, blocks);
-  }
-  return pairs ? launch_stream<2, 2, Y>(step, product, y, device, blocks) : launch_stream<1, 2, Y>(step, product, y, device, blocks);
+  const auto run = [&]<int kTiles, bool kStaged>() {
+    return pairs ? launch_stream<2, kTiles, kStaged, Y>(step, product, y, device, blocks)
+                 : launch_stream<1, kTiles, kStaged, Y>(step, product, y, device, blocks);
+  };
+  if (product.tokens > kTileTokens) return run.template operator()<2, false>();
+  const bool staged = int64_t{product.tokens} * product.columns * int64_t(sizeof(__nv_bfloat16)) <= kMaxStagedBytes;
+  return staged ? run.template operator()<1, true>() : run.template operator()<1, false>();
 }
 
 }  // namespace
