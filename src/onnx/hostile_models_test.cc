@@ -129,6 +129,8 @@ TEST(HostileModels, WhatTheOpsetDoesNotHaveIsNotRead) {
       {"axes as an attribute", {.op = "ReduceMax", .attributes = {{"axes", integers({0})}}}, {2, 3}, {}, {1, 1}, 18},
       {"axes as an input", {.op = "ReduceMax"}, {2, 3}, {axis}, {1, 1}, 13},
       {"bounds as inputs", {.op = "Clip"}, {3}, {Tensor::scalar(0.25f), Tensor::scalar(0.5f)}, {3}, 10},
+      {"bounds as inputs of another type", {.op = "Clip"}, {3}, {Tensor::scalar(int64_t{1})}, {3}, 9},
+      {"a third bound", {.op = "Clip"}, {3}, {Tensor::scalar(0.25f), Tensor::scalar(0.5f), Tensor::scalar(int64_t{1})}, {3}, 11},
       {"a scale next to 1",
        {.op = "Upsample", .attributes = {{"mode", {.kind = Attribute::Kind::text, .text = "linear"}}}},
        {1, 1, 4, 3},
