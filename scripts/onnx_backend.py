@@ -131,7 +131,7 @@ def leave_out(out: pathlib.Path) -> int:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit("usage: onnx_backend.py OUT")
     out = pathlib.Path(sys.argv[1]).resolve()
     own_environment.enter(out / ".venv", REQUIREMENTS)
