@@ -164,6 +164,15 @@ TEST(CompiledGraph, RefusesABranchWithTooFewOutputs) {
   EXPECT_THAT(session.error().message(), HasSubstr("node 0 (If): the branch has 1 outputs, the node 2"));
 }
 
+// A split of int32 has no lowering: its reference makes the output that has no name, too.
+TEST(CompiledGraph, LeavesOutAnOutputWithoutANameThatAnOperatorMakes) {
+  Node split = node("Split", {"x"}, {"a", "b", ""});
+  split.attributes["num_outputs"] = {.kind = Attribute::Kind::integer, .integer = 3};
+  Model model = model_of({input("x", DType::i32, {"n"})}, {split}, {"a", "b"});
+  model.opsets[""] = 19;
+  expect_as_by_reference(Session::make(model, {}).value(), {{"x", Tensor::of<int32_t>({6}, {1, 2, 3, 4, 5, 6})}});
+}
+
 // What an If is does not depend on which branch a run takes, by any way.
 TEST(CompiledGraph, RefusesAnIfWithoutOneOfItsBranchesWhicheverIsTaken) {
   const Values inputs = {{"x", floats({5})}, {"flag", Tensor::scalar(true)}};
