@@ -11,6 +11,9 @@
 namespace headrace::runtime {
 namespace {
 
+// Where values without elements lie when nothing else does: kernels work out addresses in them, and read and write none.
+alignas(64) std::byte nowhere[64];
+
 // What one core does in the microsecond or so that a barrier costs.
 constexpr double kAloneBytes = 32 << 10, kAloneFlops = 64 << 10;
 
@@ -25,6 +28,7 @@ Result<std::unique_ptr<Program>> Program::create(Graph graph, const KernelTarget
     if (value.role != ValueRole::constant) continue;
     // Kernels read constants through the same views as everything else; none writes one.
     void* bytes = const_cast<std::byte*>(value.bytes.get());  // NOLINT
+    if (bytes == nullptr && value.type.shape.elements(Bindings()) == 0) bytes = nowhere;
     program->args_[id].tensor = contiguous_view(bytes, value.type.dtype, value.type.shape, Bindings());
   }
   return program;
@@ -240,7 +244,8 @@ void Program::resolve(const BucketPlan& bucket, const Bindings& sizes, const std
   for (size_t id = 0; id < graph_.values.size(); ++id) {
     const Value& value = graph_.values[id];
     if (value.role == ValueRole::input) {
-      args_[id].tensor = contiguous_view(inputs[id], value.type.dtype, value.type.shape, sizes);
+      void* const data = inputs[id] != nullptr ? inputs[id] : nowhere;
+      args_[id].tensor = contiguous_view(data, value.type.dtype, value.type.shape, sizes);
     }
   }
   size_t total = 0;
@@ -257,7 +262,7 @@ void Program::resolve(const BucketPlan& bucket, const Bindings& sizes, const std
         const Value& value = graph_.values[output];
         const ValueId storage = plan.storage_of[output];
         args_[output].tensor =
-            contiguous_view(arena_ + plan.value_offset[storage], value.type.dtype, value.type.shape, sizes);
+            contiguous_view((arena_ != nullptr ? arena_ : nowhere) + plan.value_offset[storage], value.type.dtype, value.type.shape, sizes);
       }
     }
     if (node.op->effects.view) continue;
