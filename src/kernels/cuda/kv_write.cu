@@ -1,8 +1,6 @@
-// kv_write, and the copy of a block. A warp takes one head's vector of one side of a token; bound by memory: each number is read
+// kv_write. A warp takes one head's vector of one side of a token; bound by memory: each number is read
 // once and written once.
 #include "kernels/cuda/kv_write.h"
-
-#include <algorithm>
 
 #include "kernels/cuda/kv_store.cuh"
 
@@ -53,26 +51,6 @@ bool floats_of_one_type(std::span<const ValueType> inputs, std::span<const Value
   return is_activation(inputs[0].dtype) && inputs[1].dtype == inputs[0].dtype;
 }
 
-// ---- a block of every layer ---------------------------------------------------------------------
-
-constexpr int kLayersAtOnce = 64;
-
-struct BlockCopies {
-  const uint4* from[kLayersAtOnce];
-  uint4* to[kLayersAtOnce];
-};
-
-__global__ void __launch_bounds__(kThreads) copy_block_kernel(const __grid_constant__ BlockCopies copies, int64_t vectors) {
-  begin_step_kernel();
-  const uint4* from = copies.from[blockIdx.y];
-  uint4* to = copies.to[blockIdx.y];
-  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < vectors; i += int64_t(gridDim.x) * kThreads) to[i] = from[i];
-}
-
-std::byte* block_at(const KvView& view, int32_t block) {
-  return view.data + block / kKvRunBlocks * view.run_stride + block % kKvRunBlocks * view.block_stride;
-}
-
 const PluginKernel kRows[] = {
     {"kv_write", {.name = "cuda_warp", .device = DeviceKind::cuda, .supports = floats_of_one_type, .run = run_kv_write}},
 };
@@ -80,18 +58,5 @@ const PluginKernel kRows[] = {
 }  // namespace
 
 KernelRows kv_write_rows() { return {kRows, 1}; }
-
-void copy_kv_block(const KvView* layers, int count, int32_t from, int32_t to, void* stream) {
-  for (int first = 0; first < count; first += kLayersAtOnce) {
-    const int now = std::min(kLayersAtOnce, count - first);
-    BlockCopies copies{};
-    for (int i = 0; i < now; ++i) {
-      copies.from[i] = reinterpret_cast<const uint4*>(block_at(layers[first + i], from));
-      copies.to[i] = reinterpret_cast<uint4*>(block_at(layers[first + i], to));
-    }
-    const int64_t vectors = layers[first].spec.block_bytes() / int64_t(sizeof(uint4));  // sides are whole cache lines
-    launch(copy_block_kernel, dim3(4, unsigned(now)), kThreads, 0, static_cast<cudaStream_t>(stream), copies, vectors);
-  }
-}
 
 }  // namespace headrace::cuda

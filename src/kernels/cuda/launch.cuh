@@ -68,6 +68,16 @@ __device__ T from_float(float value) {
   }
 }
 
+// Calls function.operator()<T>() for the float type `dtype`, f32 or bf16: supports() keeps others away.
+template <class Function>
+void dispatch_float(DType dtype, Function&& function) {
+  CHECK(dtype == DType::f32 || dtype == DType::bf16);
+  if (dtype == DType::f32) {
+    function.template operator()<float>();
+  } else {
+    function.template operator()<__nv_bfloat16>();
+  }
+}
 // Every list of kernels, one a source; plugin.cc joins them.
 struct KernelRows {
   const PluginKernel* rows;

@@ -20,13 +20,6 @@ constexpr int kLanesBytes = 32 * kPieceBytes;      // one piece of every lane
 constexpr int kQueueBytes = 12 * 1024;             // of a warp
 constexpr int kUnitBytes = 2 * kLanesBytes;        // of a chunk
 
-struct Product {
-  RowsOf<const __nv_bfloat16> x;
-  const __nv_bfloat16* weight;
-  const float* bias;  // null without
-  int rows, columns, tokens;
-};
-
 // Up to so many bytes of tokens are staged: what the queues leave of an SM's shared memory.
 constexpr int kMaxStagedBytes = 115 * 1024;
 
@@ -238,12 +231,7 @@ void stream_matmul(const StepContext& step, const NodeArgs& args) {
   const TensorView& x = args.inputs[0].tensor;
   const TensorView& y = args.outputs[0].tensor;
   if (y.elements() == 0) return;
-  const Product product{.x = rows_of<const __nv_bfloat16>(x),
-                        .weight = reinterpret_cast<const __nv_bfloat16*>(args.inputs[1].weight.data),
-                        .bias = args.inputs.size() > 2 ? reinterpret_cast<const float*>(args.inputs[2].weight.data) : nullptr,
-                        .rows = int(y.dims[1]),
-                        .columns = int(x.dims[1]),
-                        .tokens = int(x.dims[0])};
+  const Product product = product_of(args);
   return y.dtype == DType::f32 ? launch_stream<float>(step, product, y) : launch_stream<__nv_bfloat16>(step, product, y);
 }
 

@@ -23,13 +23,6 @@ constexpr int kStageBytes = (kRows + kTokens) * kRowBytes;
 constexpr int kStages = 4;
 constexpr int kGroupRows = 16;                // blocks of rows that share tokens while these are in L2
 
-struct Product {
-  RowsOf<const __nv_bfloat16> x;
-  const __nv_bfloat16* weight;
-  const float* bias;  // null without
-  int rows, columns, tokens;
-};
-
 // Where piece `piece` of row `row` lies in its matrix of a stage: neighbouring rows in different halves of the banks.
 __device__ int piece_offset(int row, int piece) { return row * kRowBytes + (piece ^ (row % 2 * 4)) * 16; }
 
@@ -169,12 +162,7 @@ void tile_matmul(const StepContext& step, const NodeArgs& args) {
   const TensorView& x = args.inputs[0].tensor;
   const TensorView& y = args.outputs[0].tensor;
   if (y.elements() == 0) return;
-  const Product product{.x = rows_of<const __nv_bfloat16>(x),
-                        .weight = reinterpret_cast<const __nv_bfloat16*>(args.inputs[1].weight.data),
-                        .bias = args.inputs.size() > 2 ? reinterpret_cast<const float*>(args.inputs[2].weight.data) : nullptr,
-                        .rows = int(y.dims[1]),
-                        .columns = int(x.dims[1]),
-                        .tokens = int(x.dims[0])};
+  const Product product = product_of(args);
   const unsigned row_tiles = unsigned(product.rows + kRows - 1) / kRows, token_tiles = unsigned(product.tokens + kTokens - 1) / kTokens;
   const bool aligned = x.dims[1] % 8 == 0 && x.strides[0] % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
   dispatch_float(y.dtype, [&]<class Y>() {

@@ -54,6 +54,23 @@ __device__ void wait_for_copies() {
 
 // ---- launches --------------------------------------------------------------------------------------------------
 
+// Operands of matmul_bf16 as kernels take them.
+struct Product {
+  RowsOf<const __nv_bfloat16> x;
+  const __nv_bfloat16* weight;
+  const float* bias;  // null without
+  int rows, columns, tokens;
+};
+inline Product product_of(const NodeArgs& args) {
+  const TensorView& x = args.inputs[0].tensor;
+  return {.x = rows_of<const __nv_bfloat16>(x),
+          .weight = reinterpret_cast<const __nv_bfloat16*>(args.inputs[1].weight.data),
+          .bias = args.inputs.size() > 2 ? reinterpret_cast<const float*>(args.inputs[2].weight.data) : nullptr,
+          .rows = int(args.outputs[0].tensor.dims[1]),
+          .columns = int(x.dims[1]),
+          .tokens = int(x.dims[0])};
+}
+
 // Lets `kernel` have `bytes` of dynamic shared memory on the current device; asks the driver once a device.
 template <auto kernel>
 void allow_shared(int device, int bytes) {

@@ -21,16 +21,6 @@ inline const float* vector_of(const Arg& arg) {
   return arg.weight.data != nullptr ? reinterpret_cast<const float*>(arg.weight.data) : arg.tensor.as<float>();
 }
 
-// Calls function.operator()<T>() for the float type `dtype`, f32 or bf16: supports() keeps others away.
-template <class Function>
-void dispatch_float(DType dtype, Function&& function) {
-  CHECK(dtype == DType::f32 || dtype == DType::bf16);
-  if (dtype == DType::f32) {
-    function.template operator()<float>();
-  } else {
-    function.template operator()<__nv_bfloat16>();
-  }
-}
 template <class Function>
 void dispatch_bool(bool value, Function&& function) {
   if (value) {

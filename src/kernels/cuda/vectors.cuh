@@ -27,12 +27,6 @@ inline bool packs_of(int count, const TensorView& view, int64_t granule) {
   return granule % count == 0 && view.strides[0] % count == 0 && reinterpret_cast<uintptr_t>(view.data) % bytes == 0;
 }
 
-// use.operator()<T>() with the float type of an activation.
-template <class Use>
-void dispatch_float(DType dtype, Use use) {
-  if (dtype == DType::bf16) return use.template operator()<__nv_bfloat16>();
-  return use.template operator()<float>();
-}
 inline bool is_activation(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
 __device__ inline float to_float(__half value) { return __half2float(value); }
