@@ -9,35 +9,20 @@
 #include <cstring>
 #include <numeric>
 
-#include "io/safetensors.h"
 #include "models/host_stepper.h"
 #include "testing/golden.h"
+#include "testing/tiny_decoders.h"
 
 namespace headrace::runtime {
 namespace {
 
 constexpr int kContext = 64;
 
+using testing::forced_logits;
+using Golden = testing::DecoderGolden;
+
 std::string folder(const std::string& name) { return testing::golden_path("tiny_decoders/" + name); }
-
-struct Golden {
-  std::vector<int32_t> ids;
-  std::vector<float> logits;  // [ids][vocab]
-};
-
-Golden read_golden(const std::string& name) {
-  Golden golden;
-  const auto file = io::SafetensorsFile::open(folder(name) + "/golden.safetensors");
-  EXPECT_TRUE(file) << file.error().to_string();
-  for (const io::SafetensorsTensor& tensor : file->tensors()) {
-    const int64_t count = std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
-    std::vector<float> values(count);
-    format_info(tensor.format).decode(file->data(tensor).data(), count, values.data());
-    if (tensor.name == "ids.0") golden.ids.assign(values.begin(), values.end());
-    if (tensor.name == "logits.0") golden.logits = std::move(values);
-  }
-  return golden;
-}
+Golden read_golden(const std::string& name) { return testing::read_decoder_golden(name); }
 
 DtypePolicy with_kv(DtypePolicy policy, DType kv) {
   policy.kv = kv;
@@ -60,38 +45,6 @@ std::unique_ptr<LocalRunner> open_runner(const std::string& path, DtypePolicy po
   auto runner = LocalRunner::open(**source, std::make_shared<DeviceQueue>(threads, 0), options);
   EXPECT_TRUE(runner) << runner.error().to_string();
   return runner ? std::move(*runner) : nullptr;
-}
-
-// One sequence in blocks that run backwards, fed in chunks of `chunk`; the logits of every position.
-std::vector<float> forced_logits(LocalRunner& runner, const std::vector<int32_t>& ids, int chunk) {
-  std::vector<float> logits;
-  StepPlan plan;
-  const auto groups = int32_t(runner.limits().groups.size());
-  for (int at = 0, step = 1; at < int(ids.size()); at += chunk, ++step) {
-    const int count = std::min<int>(chunk, int(ids.size()) - at);
-    const int blocks = (at + count + kKvBlockTokens - 1) / kKvBlockTokens;
-    const auto block_of = [](int index) { return 12 - index; };
-    plan.reset(step, {.tokens = count, .seqs = 1, .logit_rows = count, .groups = groups, .blocks = blocks}, kWantLogits);
-    for (int i = 0; i < count; ++i) {
-      const int position = at + i;
-      plan.ints(StepField::token_src)[i] = ids[position];
-      plan.ints(StepField::positions)[i] = position;
-      plan.ints(StepField::logit_rows)[i] = i;
-      for (int group = 0; group < groups; ++group) {
-        plan.kv_slots(group)[i] = block_of(position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
-      }
-    }
-    plan.ints(StepField::query_start)[1] = count;
-    plan.ints(StepField::context_len)[0] = at + count;
-    for (int group = 0; group < groups; ++group) {
-      for (int b = 0; b < blocks; ++b) plan.block_row(group, 0)[b] = block_of(b);
-    }
-    const auto ticket = runner.submit(plan);
-    EXPECT_TRUE(ticket) << ticket.error().to_string();
-    const auto result = runner.wait(*ticket);
-    logits.insert(logits.end(), result->logits.begin(), result->logits.end());
-  }
-  return logits;
 }
 
 std::vector<Isa> isas() {

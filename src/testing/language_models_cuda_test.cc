@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "io/requantized_source.h"
-#include "io/safetensors.h"
 #include "runtime/local_runner.h"
 #include "testing/golden.h"
 #include "testing/random_requests.h"
+#include "testing/tiny_decoders.h"
 #include "testing/tiny_engine.h"
 
 namespace headrace::testing {
@@ -44,67 +43,10 @@ class CudaRunner : public ::testing::Test {
   std::shared_ptr<DeviceQueue> queue_;
 };
 
-struct Golden {
-  std::vector<int32_t> ids;
-  std::vector<float> logits;  // [ids][vocab]
-};
-
-Golden read_golden(const std::string& name) {
-  Golden golden;
-  const auto file = io::SafetensorsFile::open(golden_path("tiny_decoders/" + name + "/golden.safetensors"));
-  EXPECT_TRUE(file) << file.error().to_string();
-  for (const io::SafetensorsTensor& tensor : file->tensors()) {
-    const int64_t count = std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
-    std::vector<float> values(count);
-    format_info(tensor.format).decode(file->data(tensor).data(), count, values.data());
-    if (tensor.name == "ids.0") golden.ids.assign(values.begin(), values.end());
-    if (tensor.name == "logits.0") golden.logits = std::move(values);
-  }
-  return golden;
-}
-
-// One sequence in blocks that run backwards, fed in chunks of `chunk`; the logits of every position.
-std::vector<float> forced_logits(LocalRunner& runner, const std::vector<int32_t>& ids, int chunk) {
-  std::vector<float> logits;
-  StepPlan plan;
-  const auto groups = int32_t(runner.limits().groups.size());
-  for (int at = 0, step = 1; at < int(ids.size()); at += chunk, ++step) {
-    const int count = std::min<int>(chunk, int(ids.size()) - at), blocks = kv_blocks_for(at + count);
-    const auto block_of = [](int index) { return 12 - index; };
-    plan.reset(step, {.tokens = count, .seqs = 1, .logit_rows = count, .groups = groups, .blocks = blocks}, kWantLogits);
-    for (int i = 0; i < count; ++i) {
-      const int position = at + i;
-      plan.ints(StepField::token_src)[i] = ids[position];
-      plan.ints(StepField::positions)[i] = position;
-      plan.ints(StepField::logit_rows)[i] = i;
-      for (int group = 0; group < groups; ++group) {
-        plan.kv_slots(group)[i] = block_of(position / kKvBlockTokens) * kKvBlockTokens + position % kKvBlockTokens;
-      }
-    }
-    plan.ints(StepField::query_start)[1] = count;
-    plan.ints(StepField::context_len)[0] = at + count;
-    for (int group = 0; group < groups; ++group) {
-      for (int b = 0; b < blocks; ++b) plan.block_row(group, 0)[b] = block_of(b);
-    }
-    const auto ticket = runner.submit(plan);
-    if (!ticket) {
-      ADD_FAILURE() << ticket.error().to_string();
-      return {};
-    }
-    const auto result = runner.wait(*ticket);
-    if (!result) {
-      ADD_FAILURE() << result.error().to_string();
-      return {};
-    }
-    logits.insert(logits.end(), result->logits.begin(), result->logits.end());
-  }
-  return logits;
-}
-
 TEST_F(CudaRunner, ExactLogitsEqualTransformers) {
   for (const char* const name : kFamilies) {
     SCOPED_TRACE(name);
-    const Golden golden = read_golden(name);
+    const DecoderGolden golden = read_decoder_golden(name);
     const auto runner = open(name, DtypePolicy::exact());
     ASSERT_NE(runner, nullptr);
     for (const int chunk : {7, 1}) {  // 1: recorded steps
@@ -119,7 +61,7 @@ TEST_F(CudaRunner, ExactLogitsEqualTransformers) {
 TEST_F(CudaRunner, Bf16LogitsAreNearTransformers) {
   for (const char* const name : kFamilies) {
     SCOPED_TRACE(name);
-    const Golden golden = read_golden(name);
+    const DecoderGolden golden = read_decoder_golden(name);
     for (const bool row_invariant : {false, true}) {
       const auto runner = open(name, DtypePolicy::bf16(), row_invariant);
       ASSERT_NE(runner, nullptr);
@@ -140,7 +82,7 @@ TEST_F(CudaRunner, Bf16LogitsAreNearTransformers) {
 TEST_F(CudaRunner, RowInvariantLogitsAreBitwiseEqualForAnyChunk) {
   for (const char* name : {"llama3_rope", "qwen3", "gemma3"}) {
     SCOPED_TRACE(name);
-    const Golden golden = read_golden(name);
+    const DecoderGolden golden = read_decoder_golden(name);
     const auto runner = open(name, DtypePolicy::bf16(), true);
     ASSERT_NE(runner, nullptr);
     const std::vector<float> whole = forced_logits(*runner, golden.ids, kContext);
